@@ -1,0 +1,69 @@
+"""Finding the user's line behind a call."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from types import CodeType, FrameType, TracebackType
+
+from grader.fabric.record import Location
+
+_KIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NOT_THE_USERS = (
+    _KIT,
+    sysconfig.get_paths()["stdlib"] + os.sep,
+    sysconfig.get_paths()["purelib"] + os.sep,
+    "<frozen",
+    "<string>",
+)
+_of_user: dict[CodeType, bool] = {}
+
+
+def is_users(code: CodeType) -> bool:
+    """Whether this code is the user's: not PyTorch's, the standard library's or the kit's."""
+    known = _of_user.get(code)
+    if known is None:
+        known = _of_user[code] = not code.co_filename.startswith(_NOT_THE_USERS)
+    return known
+
+
+def user_location(frame: FrameType | None = None) -> Location | None:
+    """The innermost line of the user's source among the callers (or from `frame` outwards)."""
+    if frame is None:
+        frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code):
+            return Location(code.co_filename, frame.f_lineno, code.co_qualname)
+        frame = frame.f_back
+    return None
+
+
+def traceback_location(tb: TracebackType | None) -> Location | None:
+    """The innermost line of the user's source in a traceback."""
+    found: Location | None = None
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if is_users(code):
+            found = Location(code.co_filename, tb.tb_lineno, code.co_qualname)
+        tb = tb.tb_next
+    return found
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback of `error` without the frames of PyTorch, the standard library and the kit."""
+    kept = [
+        summary
+        for summary in traceback.extract_tb(error.__traceback__)
+        if not summary.filename.startswith(_NOT_THE_USERS)
+    ]
+    lines = traceback.format_list(kept) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()
+
+
+def user_stack(frame: FrameType, deepest: int = 4) -> str:
+    """The innermost lines of the user's source on the stack of `frame`."""
+    kept = [s for s in traceback.extract_stack(frame) if not s.filename.startswith(_NOT_THE_USERS)]
+    return "".join(traceback.format_list(kept[-deepest:])).rstrip()

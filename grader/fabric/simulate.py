@@ -1,0 +1,440 @@
+"""Running a function on every rank of a simulated cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from grader.fabric.diagnosis import deadlock, leftovers, positions
+from grader.fabric.engine import Engine, P2PMode
+from grader.fabric.findings import Finding, SimulationAborted, at
+from grader.fabric.isolation import Isolation, RankState
+from grader.fabric.location import traceback_location, user_location, user_stack, user_traceback
+from grader.fabric.process_group import SimProcessGroup
+from grader.fabric.record import Location, Record
+from grader.fabric.runtime import RankRuntime
+from grader.fabric.store import SimStore
+from grader.fabric.threads import RankThread, Scheduler, stack_of
+from grader.fabric.torch_internals import (
+    RankWorld,
+    WorldByThread,
+    install_world,
+    release_groups,
+    uninstall_world,
+)
+
+_runtimes: dict[int, RankRuntime] = {}  # by thread ident
+
+
+@dataclass(slots=True)
+class RankError:
+    """An exception that left a rank's program. traceback holds the user's frames only."""
+
+    rank: int
+    type: str
+    message: str
+    location: Location | None
+    traceback: str
+
+
+@dataclass(slots=True)
+class SimulationResult:
+    """Outcome of `simulate`.
+
+    returns: what each rank's call returned (`None` where it did not).
+    errors: exceptions by rank. findings: faults, the one that ended the run first.
+    complete: false when ranks were left behind that did not answer.
+    """
+
+    returns: list[Any]
+    errors: dict[int, RankError]
+    findings: list[Finding]
+    record: Record
+    seconds: float
+    complete: bool = True
+    warnings: list[Finding] = field(default_factory=list)
+
+
+def current_runtime() -> RankRuntime:
+    """The calling rank. RuntimeError in a thread that is none (a side thread, say)."""
+    runtime = _runtimes.get(threading.get_ident())
+    if runtime is None:
+        raise RuntimeError(
+            "this thread is no rank of the simulated cluster: communicate from the thread that "
+            "the program started in"
+        )
+    return runtime
+
+
+@contextlib.contextmanager
+def region(counted: bool) -> Iterator[None]:
+    """Whether what the calling rank does inside belongs to the program under test."""
+    runtime = current_runtime()
+    before, runtime.region = runtime.region, counted
+    try:
+        yield
+    finally:
+        runtime.region = before
+
+
+class _Patches:
+    """`torch.distributed` and `time` as a rank sees them; other threads see the originals."""
+
+    def __init__(self, simulation: _Simulation) -> None:
+        self._stack = contextlib.ExitStack()
+        self._simulation = simulation
+
+    def _patch(self, name: str, make: Callable[[Any], Any], *owners: Any) -> None:
+        original = getattr(owners[0], name)
+        replacement = make(original)
+        for owner in owners:
+            before = getattr(owner, name)
+            setattr(owner, name, replacement)
+            self._stack.callback(setattr, owner, name, before)
+
+    def __enter__(self) -> None:
+        self._patch("batch_isend_irecv", _batched, dist, c10d)
+        self._patch("init_process_group", self._simulation.initializer, dist, c10d)
+        self._patch("sleep", _sleeping, time)
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+
+def _batched(original: Callable[..., Any]) -> Callable[..., Any]:
+    def batch_isend_irecv(p2p_op_list: list[dist.P2POp]) -> list[dist.Work]:
+        runtime = _runtimes.get(threading.get_ident())
+        if runtime is None or runtime.batch >= 0:
+            return original(p2p_op_list)  # type: ignore[no-any-return]
+        runtime.batch = runtime.engine.new_batch()
+        runtime.batch_location = user_location()
+        try:
+            return original(p2p_op_list)  # type: ignore[no-any-return]
+        finally:
+            runtime.batch = -1
+            runtime.engine.end_batch(runtime.rank)
+
+    batch_isend_irecv.__doc__ = original.__doc__
+    return batch_isend_irecv
+
+
+def _sleeping(original: Callable[[float], None]) -> Callable[[float], None]:
+    def sleep(seconds: float) -> None:
+        runtime = _runtimes.get(threading.get_ident())
+        if runtime is None:
+            original(seconds)
+        else:
+            runtime.scheduler.wait_until(runtime.thread, None, time.monotonic() + seconds)
+
+    return sleep
+
+
+class _Simulation:
+    """One run: its engine, its ranks, what it found."""
+
+    def __init__(
+        self,
+        world_size: int,
+        schedule: int | None,
+        p2p: P2PMode,
+        allow: frozenset[str] | None,
+        compute: bool,
+        time_limit: float,
+    ) -> None:
+        self.scheduler = Scheduler(schedule, self._stuck)
+        self.engine = Engine(world_size, self.scheduler.on_done, p2p=p2p, allow=allow)
+        self.compute = compute
+        self.time_limit = time_limit
+        self.findings: list[Finding] = []
+        self.errors: dict[int, RankError] = {}
+        self.returns: list[Any] = [None] * world_size
+        self.store: dict[str, bytes] = {}
+        self.world: WorldByThread | None = None
+        self.stopped = ""  # where the other ranks stood when one had raised
+        self._switches = -1
+        self._since = 0.0
+
+    # On a rank --------------------------------------------------------------------------------
+
+    def body(
+        self, thread: RankThread, fn: Callable[[int, Any], Any], arg: Any, initialize: bool
+    ) -> None:
+        """The life of one rank, in its thread."""
+        runtime = RankRuntime(
+            thread.rank, self.engine, self.scheduler, thread, self.findings.append, self.compute
+        )
+        _runtimes[threading.get_ident()] = runtime
+        assert self.world is not None
+        self.world.enter(RankWorld())
+        runtime.start()
+        try:
+            if initialize:
+                runtime.region = False
+                dist.init_process_group("sim")
+                runtime.region = True
+            self.returns[thread.rank] = fn(thread.rank, arg)
+        except SimulationAborted:
+            raise
+        except BaseException as error:
+            self._raised(thread.rank, error)
+        finally:
+            runtime.stop()
+            release_groups()
+            del _runtimes[threading.get_ident()]
+
+    def _raised(self, rank: int, error: BaseException) -> None:
+        message = str(error)
+        if isinstance(error, SystemExit):
+            message = f"sys.exit({error.code!r}) was called"
+        self.errors[rank] = RankError(
+            rank,
+            type(error).__name__,
+            message,
+            traceback_location(error.__traceback__),
+            user_traceback(error),
+        )
+
+    def initializer(self, original: Callable[..., None]) -> Callable[..., None]:
+        """`init_process_group` for ranks: whatever backend is asked for, it is this cluster."""
+        def init_process_group(
+            backend: str | None = None,
+            init_method: str | None = None,
+            timeout: Any = None,
+            world_size: int = -1,
+            rank: int = -1,
+            store: dist.Store | None = None,
+            *args: Any,
+            **kwargs: Any,
+        ) -> None:
+            runtime = _runtimes.get(threading.get_ident())
+            if runtime is None:
+                original(
+                    backend, init_method, timeout, world_size, rank, store, *args, **kwargs
+                )
+                return
+            size = self.engine.world_size
+            for name, given, actual in (
+                ("world_size", world_size, size),
+                ("rank", rank, runtime.rank),
+            ):
+                if given not in (-1, actual):
+                    raise ValueError(f"{name}={given}, but this simulated rank has {actual}")
+            original(
+                "sim", store=self.store_of(runtime), world_size=size, rank=runtime.rank
+            )
+
+        init_process_group.__doc__ = original.__doc__
+        return init_process_group
+
+    def store_of(self, runtime: RankRuntime) -> SimStore:
+        """The store that the ranks share, as one of them sees it."""
+        return SimStore(runtime, self.store, _store_use)
+
+    # The end ----------------------------------------------------------------------------------
+
+    def _stuck(self) -> None:
+        threads = self.scheduler.ranks
+        if self.errors:
+            self.stopped = positions(threads, frozenset(self.errors))
+            return
+        self.findings.append(deadlock(self.engine, threads))
+
+    def tick(self) -> bool:
+        """The watchdog, in the main thread. False to leave the ranks behind."""
+        now = time.monotonic()
+        if self.scheduler.switches != self._switches:
+            self._switches, self._since = self.scheduler.switches, now
+            return True
+        if now - self._since < self.time_limit:
+            return True
+        if not self.scheduler.aborted:
+            self._no_progress(now - self._since)
+            self.scheduler.abort()
+            self._interrupt()
+            self._since = now - self.time_limit + 1.0  # one second to answer
+            return True
+        return False
+
+    def _no_progress(self, seconds: float) -> None:
+        current = self.scheduler.current
+        assert current is not None
+        frame = stack_of(current)
+        location = user_location(frame)  # type: ignore[arg-type]
+        stack = user_stack(frame) if frame is not None else ""  # type: ignore[arg-type]
+        self.findings.append(
+            Finding(
+                "no_progress",
+                f"rank {current.rank} has run for {seconds:.1f} s{at(location)} without "
+                f"communicating (an endless loop?).\n{_indent(stack)}\nThe others:\n"
+                f"{positions(self.scheduler.ranks, frozenset({current.rank}))}",
+                (current.rank,),
+                {current.rank: location} if location is not None else {},
+            )
+        )
+
+    def _interrupt(self) -> None:
+        """Raise `SimulationAborted` in the rank that runs, at its next bytecode."""
+        current = self.scheduler.current
+        if current is not None and current.thread is not None and current.thread.ident:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(current.thread.ident), ctypes.py_object(SimulationAborted)
+            )
+
+    def conclude(self, stopped: str) -> None:
+        """Add what can only be said at the end."""
+        if self.errors and not self.findings:
+            self.findings.insert(0, self._exception(stopped))
+        elif not self.findings:
+            self.findings.extend(leftovers(self.engine))
+
+    def _exception(self, stopped: str) -> Finding:
+        first = next(iter(self.errors.values()))
+        same = [e.rank for e in self.errors.values() if e.type == first.type]
+        also = [r for r in self.errors if r not in same]
+        on = f"rank {first.rank}"
+        if len(same) > 1:
+            on += f" (and {len(same) - 1} more ranks)"
+        message = f"{on} raised {first.type}: {first.message}\n{_indent(first.traceback)}"
+        if also:
+            message += f"\nOther exceptions on ranks {also}."
+        if stopped:
+            message += f"\nThe others:\n{stopped}"
+        return Finding(
+            "exception",
+            message,
+            tuple(self.errors),
+            {e.rank: e.location for e in self.errors.values() if e.location is not None},
+            details={"type": first.type, "message": first.message},
+        )
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _store_use(runtime: RankRuntime, name: str) -> None:
+    allow = runtime.engine.allow
+    if runtime.region and allow is not None and "store" not in allow:
+        here = user_location()
+        runtime.fail(
+            Finding(
+                "forbidden_call",
+                f"rank {runtime.rank} used the store ({name}){at(here)}, which this task forbids: "
+                f"data travels in messages.",
+                (runtime.rank,),
+                {runtime.rank: here} if here is not None else {},
+                details={"call": f"store.{name}"},
+            )
+        )
+
+
+def _create_group(options: Any, _: Any) -> SimProcessGroup:
+    ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
+    return SimProcessGroup(current_runtime(), options.group_id, ranks)
+
+
+def register_backend() -> None:
+    """Make "sim" known to `torch.distributed`; done on import of the fabric."""
+    if "SIM" not in dist.Backend._plugins:
+        dist.Backend.register_backend(
+            "sim", _create_group, extended_api=True, devices=["cpu", "cuda"]
+        )
+
+
+def _environment(rank: int, world_size: int, base: dict[str, str]) -> dict[str, str]:
+    size, number = str(world_size), str(rank)
+    return base | {
+        "RANK": number,
+        "LOCAL_RANK": number,
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+    }
+
+
+def simulate(
+    fn: Callable[[int, Any], Any],
+    world_size: int,
+    args: Sequence[Any] | None = None,
+    *,
+    seed: int = 0,
+    schedule: int | None = None,
+    p2p: P2PMode = "gloo",
+    compute: bool = False,
+    allow: frozenset[str] | set[str] | None = None,
+    time_limit: float = 10.0,
+    packages: Sequence[str] = (),
+    argv: Sequence[str] = ("",),
+    environment: Callable[[int], dict[str, str]] | None = None,
+    initialize: bool = True,
+) -> SimulationResult:
+    """Run fn(rank, args[rank]) on `world_size` simulated ranks.
+
+    schedule: `None` runs ranks first come, first served; a number gives another, reproducible
+        order. p2p="nccl" starts unbatched point-to-point calls of a group in posting order.
+    compute: record FLOPs and bytes of every tensor operation, for a clock.
+    allow: kinds of calls the program may make besides point-to-point ones: "collectives",
+        "store"; `None` allows all.
+    time_limit: seconds of host time that a rank may run between communications.
+    packages: top-level packages of which each rank imports its own copy.
+    environment(rank): variables on top of what `torchrun` would set.
+    initialize: call `init_process_group` before fn does.
+
+    Raises ValueError for a world of no ranks. Faults of fn are in the result, never raised.
+    """
+    if world_size < 1:
+        raise ValueError(f"world_size must be at least 1, got {world_size}")
+    if args is not None and len(args) != world_size:
+        raise ValueError(f"{len(args)} args for {world_size} ranks")
+    simulation = _Simulation(
+        world_size,
+        schedule,
+        p2p,
+        frozenset(allow) if allow is not None else None,
+        compute,
+        time_limit,
+    )
+    base = dict(os.environ)
+    begin = time.perf_counter()
+    torch_state = torch.default_generator.get_state()
+    threads = []
+    for rank in range(world_size):
+        extra = environment(rank) if environment is not None else {}
+        state = RankState(rank, _environment(rank, world_size, base) | extra, argv, seed)
+        state.torch_state = torch_state
+        threads.append(RankThread(rank, state))
+
+    def body(thread: RankThread) -> None:
+        arg = args[thread.rank] if args is not None else None
+        simulation.body(thread, fn, arg, initialize)
+
+    world = simulation.world = install_world()
+    complete = False
+    try:
+        with Isolation(packages), _Patches(simulation):
+            complete = simulation.scheduler.run(threads, body, simulation.tick)
+    finally:
+        uninstall_world(world)
+    simulation.conclude(simulation.stopped)
+    errors = [f for f in simulation.findings if f.severity == "error"]
+    return SimulationResult(
+        simulation.returns,
+        simulation.errors,
+        errors,
+        simulation.engine.record,
+        time.perf_counter() - begin,
+        complete,
+        [f for f in simulation.findings if f.severity == "warning"],
+    )
