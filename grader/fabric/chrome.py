@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
                        "args": {"sort_index": rank}})  # fmt: skip
         events.append(_name("thread_name", rank, TRACKS["compute"], "compute"))
         for segment in timeline.segments(rank):
-            what = segment.kind
+            what: str = segment.kind
             if segment.kind == "wait":
                 what = f"wait for {describe(timeline.record.operations[segment.operation])}"
             events.append(
@@ -90,8 +89,9 @@ def _transfers(timeline: Timeline, rank: int, flows: dict[int, JsonEvent]) -> li
     """
     operations = timeline.record.operations
     families: dict[str, list[Operation]] = {"send": [], "recv": [], "collective": []}
-    for op in timeline.operations(rank):
-        families.get(operations[op].kind, families["collective"]).append(operations[op])
+    for index in timeline.operations(rank):
+        family = operations[index].kind
+        families.get(family, families["collective"]).append(operations[index])
     events: list[JsonEvent] = []
     for family, mine in families.items():
         spans = [(timeline.begin[op.id], timeline.end[op.id]) for op in mine]
@@ -115,15 +115,16 @@ def _transfers(timeline: Timeline, rank: int, flows: dict[int, JsonEvent]) -> li
 def _arrows(flows: dict[int, JsonEvent]) -> list[JsonEvent]:
     """A flow from each send to its receive. It must start and end inside the two slices."""
     events: list[JsonEvent] = []
-    at: Callable[[JsonEvent, float], float] = lambda event, share: round(  # noqa: E731
-        event["ts"] + share * event["dur"], 6
-    )
     for match, ends in flows.items():
         if "send" not in ends or "recv" not in ends:
             continue
         for phase, event, share in (("s", ends["send"], 0.0), ("f", ends["recv"], 0.999)):
             flow = {"ph": phase, "name": "message", "cat": "message", "id": match}
-            flow |= {"pid": event["pid"], "tid": event["tid"], "ts": at(event, share)}
+            flow |= {
+                "pid": event["pid"],
+                "tid": event["tid"],
+                "ts": round(event["ts"] + share * event["dur"], 6),
+            }
             events.append(flow | {"bp": "e"} if phase == "f" else flow)
     return events
 
@@ -132,9 +133,7 @@ def _name(kind: str, rank: int, track: int, name: str) -> JsonEvent:
     return {"ph": "M", "name": kind, "pid": rank, "tid": track, "args": {"name": name}}
 
 
-def _slice(
-    name: str, category: str, rank: int, track: int, begin: float, end: float
-) -> JsonEvent:
+def _slice(name: str, category: str, rank: int, track: int, begin: float, end: float) -> JsonEvent:
     ts = _microseconds(begin)
     duration = max(0.0, round(_microseconds(end) - ts, 6))
     return {"ph": "X", "name": name, "cat": category, "pid": rank, "tid": track, "ts": ts,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader.fabric.counting import Count, count
 from grader.fabric.record import Operation
+from grader.fabric.torch_internals import DispatchMode
 
 Span = tuple[int, int]
 
@@ -145,7 +145,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-class Monitor(TorchDispatchMode):
+class Monitor(DispatchMode):
     """The dispatch mode of one rank.
 
     on_conflict(operation, is_send, write): an access that must not be; it raises.

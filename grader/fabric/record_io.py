@@ -112,7 +112,7 @@ class _Numbers(Generic[T]):
 def _column(values: Iterable[int]) -> torch.Tensor:
     try:
         return torch.tensor([int(value) for value in values], dtype=torch.int64)
-    except (OverflowError, RuntimeError) as error:
+    except (OverflowError, RuntimeError, ValueError) as error:
         raise ValueError(f"a number of the record does not fit into 64 bits: {error}") from error
 
 
@@ -158,9 +158,8 @@ class _Reader:
         if value.numel():
             least, most = (int(bound) for bound in torch.aminmax(value))
             if (low is not None and least < low) or (high is not None and most > high):
-                raise ValueError(
-                    f"{name} of a record must be in {low} … {high}, got {least} … {most}"
-                )
+                allowed = f"{'' if low is None else low} … {'' if high is None else high}"
+                raise ValueError(f"{name} of a record must be in {allowed}, got {least} … {most}")
         return cast(list[int], value.tolist())
 
     def rows(self, name: str, rows: int, values: Sequence[Any]) -> list[tuple[Any, ...]]:

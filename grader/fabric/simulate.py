@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import threading
 import time
@@ -34,6 +35,7 @@ from grader.fabric.torch_internals import (
 )
 
 _runtimes: dict[int, RankRuntime] = {}  # by thread ident
+_shared_data: dict[int, dict[str, bytes]] = {}  # the store's, by id of the engine
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class RankError:
     message: str
     location: Location | None
     traceback: str
+    bases: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -105,6 +108,7 @@ class _Patches:
     def __enter__(self) -> None:
         self._patch("batch_isend_irecv", _batched, dist, c10d)
         self._patch("init_process_group", self._simulation.initializer, dist, c10d)
+        self._patch("new_group", self._simulation.grouper, dist, c10d)
         self._patch("sleep", _sleeping, time)
 
     def __exit__(self, *exc: object) -> None:
@@ -137,6 +141,17 @@ def _sleeping(original: Callable[[float], None]) -> Callable[[float], None]:
             runtime.scheduler.wait_until(runtime.thread, None, time.monotonic() + seconds)
 
     return sleep
+
+
+class _RareCollection:
+    """Let the cyclic garbage collector look less often: a record is large and holds no cycles."""
+
+    def __enter__(self) -> None:
+        self._threshold = gc.get_threshold()
+        gc.set_threshold(200_000, 50, 100)
+
+    def __exit__(self, *exc: object) -> None:
+        gc.set_threshold(*self._threshold)
 
 
 class _Simulation:
@@ -202,6 +217,7 @@ class _Simulation:
             message,
             traceback_location(error.__traceback__),
             user_traceback(error),
+            tuple(base.__name__ for base in type(error).__mro__[1:-1]),
         )
 
     def initializer(self, original: Callable[..., None]) -> Callable[..., None]:
@@ -229,16 +245,22 @@ class _Simulation:
             ):
                 if given not in (-1, actual):
                     raise ValueError(f"{name}={given}, but this simulated rank has {actual}")
-            original(
-                "sim", store=self.store_of(runtime), world_size=size, rank=runtime.rank
-            )
+            original("sim", store=shared_store(runtime), world_size=size, rank=runtime.rank)
 
         init_process_group.__doc__ = original.__doc__
         return init_process_group
 
-    def store_of(self, runtime: RankRuntime) -> SimStore:
-        """The store that the ranks share, as one of them sees it."""
-        return SimStore(runtime, self.store, _store_use)
+    def grouper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`new_group` for ranks: whatever backend is asked for, it is this cluster."""
+
+        def new_group(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() in _runtimes:
+                args = (*args[:2], None, None, *args[4:])
+                kwargs = {k: v for k, v in kwargs.items() if k not in ("backend", "pg_options")}
+            return original(*args, **kwargs)
+
+        new_group.__doc__ = original.__doc__
+        return new_group
 
     # The end ----------------------------------------------------------------------------------
 
@@ -338,6 +360,11 @@ def _store_use(runtime: RankRuntime, name: str) -> None:
         )
 
 
+def shared_store(runtime: RankRuntime) -> SimStore:
+    """The store that the ranks of the run share, as this rank sees it."""
+    return SimStore(runtime, _shared_data[id(runtime.engine)], _store_use)
+
+
 def _create_group(options: Any, _: Any) -> SimProcessGroup:
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     return SimProcessGroup(current_runtime(), options.group_id, ranks)
@@ -421,11 +448,13 @@ def simulate(
         simulation.body(thread, fn, arg, initialize)
 
     world = simulation.world = install_world()
+    _shared_data[id(simulation.engine)] = simulation.store
     complete = False
     try:
-        with Isolation(packages), _Patches(simulation):
+        with _RareCollection(), Isolation(packages), _Patches(simulation):
             complete = simulation.scheduler.run(threads, body, simulation.tick)
     finally:
+        del _shared_data[id(simulation.engine)]
         uninstall_world(world)
     simulation.conclude(simulation.stopped)
     errors = [f for f in simulation.findings if f.severity == "error"]

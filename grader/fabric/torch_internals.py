@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional  # noqa: F401  (must be imported before ranks start)
 from torch.distributed import distributed_c10d as c10d
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
 #: Leaves out every Python dispatch mode and tensor subclass while it is held.
 NoDispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
@@ -33,6 +34,18 @@ _WORLD_FIELDS = (
     "pg_coalesce_state",
     "comms",
 )
+
+
+class DispatchMode(TorchDispatchMode):
+    """A dispatch mode that does not bring in torch's compiler.
+
+    Torch otherwise wraps `__torch_dispatch__` so that the first operation imports the compiler
+    (about 1 s) and every later one costs microseconds more.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
 
 class RankWorld:
@@ -110,7 +123,7 @@ def reduce_op_name(op: Any) -> tuple[str, float | torch.Tensor | None]:
 
 def push_mode(mode: Any) -> None:
     """Put a dispatch mode on top of the calling thread's stack."""
-    torch.utils._python_dispatch._push_mode(mode)
+    _push_mode(mode)
 
 
 def pop_mode_if_top(mode: Any) -> bool:
@@ -118,5 +131,5 @@ def pop_mode_if_top(mode: Any) -> bool:
     length = torch._C._len_torch_dispatch_stack()
     if length == 0 or torch._C._get_dispatch_stack_at(length - 1) is not mode:
         return False
-    torch.utils._python_dispatch._pop_mode()
+    _pop_mode()
     return True

@@ -1,0 +1,1 @@
+"""The checks: one pytest module per assignment, and the plugin that gives points for them."""

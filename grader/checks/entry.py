@@ -1,0 +1,119 @@
+"""What runs in a worker: a driver beside the student's code, on every rank of a simulated cluster.
+
+Called by name through the harness; takes and returns plain data.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grader.checks.context import RankContext
+from grader.checks.solution import SolutionFinder, install
+from grader.fabric import Finding, RankError, SimulationResult, current_runtime, region, simulate
+from grader.fabric.record import Location
+from grader.fabric.record_io import record_to_columns
+from grader.fabric.simulate import shared_store
+
+Driver = Callable[[RankContext, Any], Any]
+
+
+def simulated(payload: dict[str, Any]) -> dict[str, Any]:
+    """Run `payload["driver"]` ("a1:broadcast") on every rank, once for each of the schedules.
+
+    payload: driver, folder, inputs (one per rank), seed, schedules (list of None or numbers), p2p,
+    allow (list or None), compute, time_limit (seconds between communications), device.
+    Returns one dict per schedule: outputs, errors, findings, warnings, record (columns), seconds.
+    """
+    finder = install(Path(payload["folder"]))
+    module, _, name = payload["driver"].partition(":")
+    driver: Driver = getattr(importlib.import_module(f"grader.checks.drivers.{module}"), name)
+    runs = []
+    for schedule in payload["schedules"]:
+        result = _run(driver, finder, payload, schedule)
+        runs.append(_described(result, with_record=not runs))
+        if result.findings:
+            break
+    return {"runs": runs}
+
+
+def _run(
+    driver: Driver, finder: SolutionFinder, payload: dict[str, Any], schedule: int | None
+) -> SimulationResult:
+    inputs = payload["inputs"]
+    if len(payload["schedules"]) > 1:
+        inputs = copy.deepcopy(inputs)
+    world_size = len(inputs)
+
+    def body(rank: int, given: Any) -> Any:
+        with region(False):
+            store = shared_store(current_runtime())
+            context = RankContext(rank, world_size, finder, store, payload["device"])
+            return driver(context, given)
+
+    return simulate(
+        body,
+        world_size,
+        inputs,
+        seed=payload["seed"],
+        schedule=schedule,
+        p2p=payload["p2p"],
+        allow=None if payload["allow"] is None else frozenset(payload["allow"]),
+        compute=payload["compute"],
+        time_limit=payload["time_limit"],
+        packages=(finder.package,),
+    )
+
+
+def _described(result: SimulationResult, with_record: bool) -> dict[str, Any]:
+    return {
+        "outputs": [_plain(value) for value in result.returns] if not result.errors else [],
+        "errors": [_error(error) for error in result.errors.values()],
+        "findings": [_finding(finding) for finding in result.findings],
+        "warnings": [_finding(finding) for finding in result.warnings],
+        "record": record_to_columns(result.record) if with_record else None,
+        "seconds": result.seconds,
+        "complete": result.complete,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Detached from autograd's graphs; everything else is judged by the codec."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(item) for item in value)
+    return value
+
+
+def _place(location: Location | None) -> list[Any] | None:
+    return None if location is None else [location.file, location.line, location.function]
+
+
+def _error(error: RankError) -> dict[str, Any]:
+    return {
+        "rank": error.rank,
+        "type": error.type,
+        "message": error.message[:4000],
+        "location": _place(error.location),
+        "traceback": error.traceback[-6000:],
+        "bases": list(error.bases),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind,
+        "message": finding.message[:8000],
+        "ranks": list(finding.ranks)[:64],
+        "details": {key: finding.details[key] for key in ("type", "message", "call")
+                    if key in finding.details},
+    }
+

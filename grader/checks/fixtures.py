@@ -1,0 +1,34 @@
+"""Fixtures that run solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from grader.checks import workers
+from grader.checks.settings import Settings
+from grader.checks.world import SimulatedCluster
+
+
+@pytest.fixture
+def cluster(settings: Settings, metrics: dict[str, Any]) -> SimulatedCluster:
+    """A simulated cluster that runs the solution under test in workers."""
+    return SimulatedCluster(settings, metrics)
+
+
+@pytest.fixture
+def rng(settings: Settings, request: pytest.FixtureRequest) -> torch.Generator:
+    """Random numbers for inputs: the same for the same --seed and check."""
+    generator = torch.Generator()
+    name: str = request.node.name
+    generator.manual_seed(settings.seed * 1_000_003 + sum(map(ord, name)))
+    return generator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _end_workers() -> Iterator[None]:
+    yield
+    workers.stop()

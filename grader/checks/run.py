@@ -1,0 +1,84 @@
+"""Runs the checks of some tasks in this process, through pytest."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import grader.checks
+from grader import tasks
+from grader.checks.plugin import Attachment
+from grader.checks.results import Observer, Results
+from grader.checks.settings import CannotRun, project_folder
+
+
+def run_checks(
+    selected: Sequence[tasks.Task],
+    options: Sequence[str],
+    pytest_options: Sequence[str] = (),
+    observers: Sequence[Observer] = (),
+    *,
+    silent: bool = True,
+) -> Results:
+    """Run the checks of the selected tasks and return what became of them.
+
+    options: the plugin's own options ("--solution=reference", …); pytest_options: the user's.
+    observers: told as tasks begin and end. silent: pytest itself prints nothing.
+    Raises `CannotRun` when pytest refuses an option or when nothing ran.
+    """
+    ini = Path(grader.checks.__file__).with_name("pytest.ini")
+    arguments = [
+        "-p",
+        "grader.checks.plugin",
+        "-c",
+        str(ini),
+        f"--rootdir={project_folder()}",
+        "--continue-on-collection-errors",
+        *options,
+        *(f"--task={task.id}" for task in selected),
+        *pytest_options,
+        *_check_files(selected),
+    ]
+    attachment = Attachment(observers, silent)
+    # pytest prints what it refuses on stderr, in several lines: keep it to say it in one.
+    stderr = io.StringIO()
+    with contextlib.redirect_stderr(stderr if silent else sys.stderr):
+        code = pytest.main(arguments, plugins=[attachment])
+    recorder = attachment.recorder
+    refused = code == pytest.ExitCode.USAGE_ERROR
+    if refused or recorder is None or code == pytest.ExitCode.INTERNAL_ERROR:
+        raise CannotRun(_refusal(stderr.getvalue()) or f"pytest ended with code {int(code)}")
+    sys.stderr.write(stderr.getvalue())
+    if not recorder.results.tasks:
+        raise CannotRun("no check was selected: nothing was graded")
+    recorder.results.interrupted = code == pytest.ExitCode.INTERRUPTED
+    return recorder.results
+
+
+def _check_files(selected: Sequence[tasks.Task]) -> list[str]:
+    """The files of the selected tasks' checks; `CannotRun` when one is missing from the kit."""
+    chosen = {task.assignment for task in selected}
+    files = []
+    for assignment in tasks.ASSIGNMENTS:
+        if assignment.name in chosen:
+            spec = importlib.util.find_spec(assignment.checks_module)
+            if spec is None or spec.origin is None:
+                raise CannotRun(f"the kit has no checks of {assignment.name}: reinstall it")
+            files.append(os.path.abspath(spec.origin))
+    return files
+
+
+def _refusal(text: str) -> str:
+    """The telling line of pytest's complaint: the one that follows its usage text, if any."""
+    lines = [line.removeprefix("ERROR:").strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("inifile:", "rootdir:"))]
+    telling = [line for line in lines if "error:" in line]
+    line = telling[0] if telling else (lines[-1] if lines else "")
+    return line.split("error:", 1)[-1].strip()

@@ -1,0 +1,250 @@
+"""The examiner's hand on a simulated cluster: data in, data and a trace out.
+
+    outputs, trace = cluster.run("a1:broadcast", inputs_per_rank, task="a1.broadcast")
+
+The student's code runs in a worker. Here its outcome is turned into what a check can judge, or
+into the failure that says what went wrong.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from grader import tasks
+from grader.checks import workers
+from grader.checks.framework import CheckFailed, SolutionError, SolutionTimeout, Unimplemented
+from grader.checks.settings import Settings
+from grader.fabric.record_io import record_from_columns
+from grader.fabric.trace import Trace
+from grader.harness import Limits, Reply, call_in_process
+
+#: kind of finding -> what is most likely behind it, in one line.
+CAUSES = {
+    "receive_buffer_read": "a buffer of irecv was used before its wait() returned",
+    "send_buffer_changed": "the buffer was reused before the wait() of its isend returned",
+    "buffers_overlap": "one buffer serves two operations that are in flight at once",
+    "receive_not_waited": "a work handle was dropped without wait()",
+    "message_not_received": "one side sends more often, or to another rank, than the other receives",
+    "message_mismatch": "sender and receiver compute the sizes of their slices differently",
+    "collective_mismatch": "the ranks took different branches",
+    "non_contiguous": "a view with strides was passed on as it is",
+    "forbidden_call": "the task is to be built from point-to-point calls",
+}
+
+
+@dataclass
+class RankFailure:
+    """An exception of one rank: full type name, message, where, and the traceback's user lines."""
+
+    rank: int
+    type: str
+    message: str
+    location: str
+    traceback: str
+    bases: tuple[str, ...] = ()
+
+
+@dataclass
+class Outcome:
+    """What a run came to.
+
+    outputs: what the driver returned, by rank (empty when ranks raised). errors: by rank.
+    warnings: what the sanitizer noted without failing the run.
+    """
+
+    outputs: list[Any]
+    trace: Trace
+    errors: dict[int, RankFailure] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.outputs, self.trace))
+
+
+class SimulatedCluster:
+    """Runs drivers on simulated ranks, each call in a fresh worker. The `cluster` fixture."""
+
+    def __init__(self, settings: Settings, metrics: dict[str, Any]) -> None:
+        self.seed = settings.seed
+        self._settings = settings
+        self._metrics = metrics
+
+    def run(
+        self,
+        driver: str,
+        inputs: Sequence[Any],
+        *,
+        task: str,
+        allow: Sequence[str] | str | None = "p2p",
+        p2p: Literal["gloo", "nccl"] = "gloo",
+        schedules: int = 1,
+        compute: bool = False,
+        expect_errors: bool = False,
+        nccl_hint: bool = False,
+        time_limit: float = 5.0,
+        wall_seconds: float = 20.0,
+    ) -> Outcome:
+        """Run `driver` ("a1:broadcast") on len(inputs) ranks.
+
+        inputs: nested dicts, lists and tensors, one per rank. allow: what the student may call:
+        "p2p" alone, further kinds ("store", "collectives"), or None for everything.
+        schedules: how many orders of the ranks to try; all must give the same outputs.
+        nccl_hint: also try NCCL's order of unbatched point-to-point calls, and warn if it hangs.
+        time_limit: seconds that a rank may compute without communicating.
+
+        Raises CheckFailed (or Unimplemented, SolutionError, SolutionTimeout) with the explanation
+        when the run failed; with expect_errors exceptions of ranks are left to the caller.
+        """
+        payload = {
+            "driver": driver,
+            "folder": str(self._settings.folder),
+            "inputs": list(inputs),
+            "seed": secrets.randbits(32),
+            "schedules": [None, *range(1, schedules)],
+            "p2p": p2p,
+            "allow": [allow] if isinstance(allow, str) else allow and list(allow),
+            "compute": compute,
+            "time_limit": time_limit,
+            "device": self._settings.device,
+        }
+        runs = self._call(payload, task, wall_seconds)
+        outcome = self._outcome(runs[0], task, expect_errors)
+        for number, run in enumerate(runs[1:], start=1):
+            other = self._outcome(run, task, expect_errors, trace=outcome.trace)
+            if not same(outcome.outputs, other.outputs):
+                raise CheckFailed(
+                    f"the result depends on the order in which ranks happen to run (order {number} "
+                    f"gives another result than order 0)",
+                    cause="a receive from any source, a poll, or a buffer shared between steps",
+                )
+        if nccl_hint and len(inputs) > 1 and not outcome.errors:
+            self._hint(payload, task, wall_seconds, outcome)
+        if outcome.warnings:
+            self._metrics.setdefault("warnings", []).extend(outcome.warnings)
+        return outcome
+
+    def _call(self, payload: dict[str, Any], task: str, wall_seconds: float) -> list[Any]:
+        target = "grader.checks.entry:simulated"
+        if self._settings.in_process:
+            reply = call_in_process(target, payload, debug=self._settings.debug)
+        else:
+            limits = Limits(wall_seconds=wall_seconds)
+            reply = workers.server().call(target, payload, limits=limits)
+        if not reply.ok:
+            raise _not_ok(reply, task)
+        runs = reply.value["runs"]
+        if reply.output.strip() and runs and (runs[-1]["findings"] or runs[-1]["errors"]):
+            runs[-1]["output"] = reply.output
+        return list(runs)
+
+    def _outcome(
+        self, run: dict[str, Any], task: str, expect_errors: bool, trace: Trace | None = None
+    ) -> Outcome:
+        errors = {e["rank"]: _failure(e) for e in run["errors"]}
+        _unimplemented(errors, task)
+        for finding in run["findings"]:
+            if finding["kind"] == "exception" and expect_errors:
+                continue
+            raise _explained(finding, errors, run.get("output", ""))
+        if trace is None:
+            trace = Trace(record_from_columns(run["record"]))
+        warnings = [warning["message"] for warning in run["warnings"]]
+        return Outcome(run["outputs"], trace, errors, warnings)
+
+    def _hint(
+        self, payload: dict[str, Any], task: str, wall_seconds: float, outcome: Outcome
+    ) -> None:
+        runs = self._call(payload | {"p2p": "nccl", "schedules": [None]}, task, wall_seconds)
+        for finding in runs[0]["findings"]:
+            if finding["kind"] == "deadlock":
+                outcome.warnings.append(f"on NCCL this would hang. {finding['message']}")
+
+
+def _failure(error: dict[str, Any]) -> RankFailure:
+    place = error["location"]
+    location = f"{place[0].rsplit('/', 1)[-1]}:{place[1]}" if place else ""
+    return RankFailure(
+        error["rank"],
+        error["type"],
+        error["message"],
+        location,
+        error["traceback"],
+        tuple(error["bases"]),
+    )
+
+
+def _unimplemented(errors: dict[int, RankFailure], task: str) -> None:
+    for error in errors.values():
+        if "NotImplementedError" not in (error.type, *error.bases):
+            continue
+        known = {each.id for each in tasks.TASKS}
+        if error.message == task:
+            raise Unimplemented(f"{task} is not implemented yet")
+        if error.message in known:
+            raise Unimplemented(
+                f"{task} calls {error.message} ({error.location}), which is not implemented yet"
+            )
+
+
+def _explained(
+    finding: dict[str, Any], errors: dict[int, RankFailure], output: str
+) -> CheckFailed:
+    kind, message = finding["kind"], finding["message"]
+    if output:
+        message += f"\nIt printed:\n{_tail(output)}"
+    if kind == "no_progress":
+        return SolutionTimeout(message, cause="a loop that never ends")
+    if kind == "exception":
+        first = next(iter(errors.values()))
+        return SolutionError(message, cause=_cause_of(first))
+    return CheckFailed(message, cause=CAUSES.get(kind))
+
+
+def _cause_of(error: RankFailure) -> str | None:
+    if error.type in ("SyntaxError", "IndentationError", "TabError"):
+        return "the file does not compile: nothing in it can be graded until it does"
+    if error.type in ("ImportError", "ModuleNotFoundError", "SolutionImportError"):
+        return "a file of the solution cannot be imported"
+    if error.type == "SystemExit":
+        return "code at module level, or the function, leaves the program"
+    return None
+
+
+def _not_ok(reply: Reply, task: str) -> CheckFailed | RuntimeError:
+    tail = f"\nIt printed:\n{_tail(reply.output)}" if reply.output.strip() else ""
+    if reply.status == "timeout":
+        stacks = f"\n{_tail(reply.stacks)}" if reply.stacks else ""
+        return SolutionTimeout(
+            f"{task} did not end: {reply.detail}{stacks}{tail}",
+            cause="a loop that never ends, perhaps inside native code",
+        )
+    if reply.status == "raised" and reply.error is not None:
+        return RuntimeError(f"{reply.error.type}: {reply.error.message}\n{reply.error.traceback}")
+    return SolutionError(f"{task} ended its process: {reply.detail}{tail}")
+
+
+def _tail(text: str, lines: int = 12) -> str:
+    kept = text.rstrip().splitlines()
+    cut = ["…"] if len(kept) > lines else []
+    return "\n".join(f"  {line[:200]}" for line in [*cut, *kept[-lines:]])
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two outputs (nested data) are equal bit for bit."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        if a.shape != b.shape or a.dtype != b.dtype or a.is_meta != b.is_meta:
+            return False
+        if a.is_meta:
+            return True
+        left, right = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
+        return torch.equal(left, right)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return type(a) is type(b) and (a == b or a != a)
