@@ -6,13 +6,18 @@ meanwhile; fixtures ask for it with `server()`, which starts it when nobody has.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from grader.harness import WorkerServer
 
 # What the server imports before the first fork, so that no task waits for it.
-PRELOAD: tuple[str, ...] = ("grader.checks.entry", "grader.checks.drivers.a1")
+DRIVERS = Path(__file__).parent / "drivers"
+PRELOAD: tuple[str, ...] = (
+    "grader.checks.entry",
+    *(f"grader.checks.drivers.{file.stem}" for file in sorted(DRIVERS.glob("[a-z]*.py"))),
+)
 
 _server: WorkerServer | None = None
 

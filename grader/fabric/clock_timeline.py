@@ -21,7 +21,8 @@ class Segment(NamedTuple):
     """A stretch of one rank's time, in virtual seconds.
 
     kind: "compute", or "wait" while blocked in a wait for `operation`. A wait that found its
-    operation complete leaves no segment.
+    operation complete leaves no segment. location: of the computation, or where `operation` was
+    posted.
     """
 
     kind: SegmentKind
@@ -64,7 +65,11 @@ class Timeline:
 
     def segments(self, rank: int) -> list[Segment]:
         """What `rank` did, in order; gaps are time after its end or of length zero."""
-        return [Segment(*raw) for raw in self.raw_segments[rank]]
+        operations = self.record.operations
+        return [
+            Segment(kind, begin, end, op, operations[op].location if kind == "wait" else location)
+            for kind, begin, end, op, location in self.raw_segments[rank]
+        ]
 
     def operations(self, rank: int) -> list[int]:
         """Counted operations of `rank` that completed, by posting time."""

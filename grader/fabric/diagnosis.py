@@ -111,24 +111,35 @@ def _hints(engine: Engine, waiting: dict[int, Pending]) -> list[str]:
                 f"{describe(miss)}{at(miss.location)}, but their {what} differ."
             )
             break
+    behind = _behind(engine, waiting)
     kinds = {pending.operation.kind for pending in waiting.values()}
-    if kinds == {"send"}:
+    if behind is not None:
+        pending, ahead = behind
+        hints.append(
+            f"Rank {pending.operation.rank}'s {describe(pending.operation)}"
+            f"{at(pending.operation.location)} stands behind its {describe(ahead.operation)}"
+            f"{at(ahead.operation.location)}: NCCL carries out the unbatched point-to-point calls "
+            f"of a group in the order they were posted. Hand them to batch_isend_irecv, which "
+            f"starts them together."
+        )
+    elif kinds == {"send"}:
         hints.append(
             "Every rank here sends first. A send is done only when its receive has been posted: "
             "post both at once with batch_isend_irecv (or isend, recv, wait)."
         )
     elif kinds == {"recv"}:
         hints.append("Every rank here receives first, and nobody has sent yet.")
-    behind = [(p, ahead) for p in waiting.values() if (ahead := engine.ahead_of(p)) is not None]
-    if behind:
-        pending, ahead = behind[0]
-        hints.append(
-            f"Rank {pending.operation.rank}'s {describe(pending.operation)} stands behind its "
-            f"{describe(ahead.operation)}{at(ahead.operation.location)}: NCCL carries out the "
-            f"unbatched point-to-point calls of a group in the order they were posted. Hand them "
-            f"to batch_isend_irecv, which starts them together."
-        )
     return hints
+
+
+def _behind(engine: Engine, waiting: dict[int, Pending]) -> tuple[Pending, Pending] | None:
+    """An operation that NCCL's order holds back, and what it stands behind."""
+    for rank in waiting:
+        for pending in engine.pending[rank].values():
+            ahead = engine.ahead_of(pending)
+            if ahead is not None:
+                return pending, ahead
+    return None
 
 
 def _matches(pending: Pending, tag: int, group: int) -> bool:

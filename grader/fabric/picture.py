@@ -19,6 +19,8 @@ MAX_LANES = 32
 MAX_ARROWS = 600
 #: Bars and gaps narrower than this many units of the picture are merged, so files stay small.
 MIN_BAR = 0.25
+#: Narrower bars are not worth a tooltip.
+MIN_TIP = 5.0
 WIDTH, LEFT, RIGHT, TOP = 1200.0, 84.0, 24.0, 84.0
 MAIN_BAR, THIN_BAR, LANE_GAP = 16.0, 7.0, 12.0
 MAX_ROWS = 4  # rows of thin bars of a lane; further ones share the last
@@ -176,11 +178,12 @@ class _Drawing:
             width = max(MIN_BAR, (end - begin) * self.scale)
             # A hair of the lane between neighbours, so that bars of one colour can be counted.
             width = width - 0.6 if width > 3 else width
-            self.front.append(
-                f'<rect class="{kind}" x="{self.x(begin):.2f}" y="{y:g}" width="{width:.2f}" '
-                f'height="{height:g}" rx="{min(1.5, width / 3):.2g}"><title>{escape(text)}: '
-                f"{seconds_text(begin)} – {seconds_text(end)}</title></rect>"
-            )
+            box = f'<rect class="{kind}" x="{self.x(begin):.2f}" y="{y:g}" width="{width:.2f}"'
+            if width < MIN_TIP:
+                self.front.append(f'{box} height="{height:g}"/>')
+                continue
+            tip = escape(f"{text}: {seconds_text(begin)} – {seconds_text(end)}")
+            self.front.append(f'{box} height="{height:g}" rx="1.5"><title>{tip}</title></rect>')
 
     def arrows(self, timeline: Timeline, shown: int) -> tuple[list[str], int]:
         """Arrows between drawn ranks, and how many more there would be."""

@@ -50,6 +50,7 @@ class RankRuntime:
         self.scheduler = scheduler
         self.thread = thread
         self.region = True
+        self.store: Any = None  # the rank's view of the run's store, once asked for
         self.batch = -1
         self.batch_location: Location | None = None
         self._report = report

@@ -362,7 +362,10 @@ def _store_use(runtime: RankRuntime, name: str) -> None:
 
 def shared_store(runtime: RankRuntime) -> SimStore:
     """The store that the ranks of the run share, as this rank sees it."""
-    return SimStore(runtime, _shared_data[id(runtime.engine)], _store_use)
+    if runtime.store is None:
+        # Kept: C++ holds only its own half of a Python store, and fails once the other is gone.
+        runtime.store = SimStore(runtime, _shared_data[id(runtime.engine)], _store_use)
+    return runtime.store
 
 
 def _create_group(options: Any, _: Any) -> SimProcessGroup:

@@ -1,0 +1,242 @@
+"""From a failure to its likely cause, in one line.
+
+Two kinds of evidence. The numbers: a result that equals what a well-known mistake gives. And
+comparison: when some cases of a check fail and others pass, what is true of just those that fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from grader.checks.framework import CheckFailed, SolutionTimeout, Unimplemented
+from grader.checks.world import Outcome, SimulatedCluster
+from grader.fabric.record import Record
+
+#: What may be true of a case -> what it means when just such cases fail. Narrow ones first.
+TRAITS = {
+    "one rank": "right among several ranks, wrong for a rank that is alone",
+    "empty": "right for all sizes but none: an empty tensor or an empty slice is not handled",
+    "sub-group": (
+        "right in the default group, wrong in sub-groups: a group rank is taken for a global rank "
+        "somewhere, or a global one for a group rank"
+    ),
+    "not a power of two": (
+        "right for 2, 4 and 8 ranks, wrong for other numbers: the algorithm takes the number of "
+        "ranks for a power of two"
+    ),
+    "strided": "right for contiguous tensors, wrong for a tensor that is not contiguous",
+    "uneven": "right when all tensors have one size, wrong when the sizes differ",
+    "split sizes": "right without split sizes, wrong with them",
+    "several columns": "right in one dimension, wrong in two: split sizes count rows, not elements",
+    "16-bit": "right for all dtypes but those of 16 bits",
+    "integer": "right for floating-point numbers, wrong for integers",
+    "scalar": "right for tensors with dimensions, wrong for a scalar tensor",
+    "shorter than the world": "right for long tensors, wrong for fewer elements than ranks",
+    "root is not rank 0": "right with rank 0 as the root, wrong with another one",
+    "AVG": "right for all operations but AVG",
+    "MAX or MIN": "right for SUM, wrong for MAX or MIN",
+    "PRODUCT": "right for SUM, wrong for PRODUCT",
+}
+
+
+@dataclass
+class Case:
+    """One call of a student's function on all ranks, and how to judge what came back.
+
+    label: in words, "5 ranks, root 3, bfloat16 (33,)". arguments: by keyword, one dict per
+    *global* rank. judge(answers): raises CheckFailed; answers by global rank, None outside `ranks`.
+    op: name of the reduce operation, None for a function without one. ranks: global ranks of the
+    sub-group. traits: keys of `TRAITS`. refused: an exception is an answer.
+    """
+
+    label: str
+    arguments: list[dict[str, Any]]
+    judge: Callable[[list[Any]], None]
+    op: str | None = None
+    ranks: Sequence[int] | None = None
+    traits: frozenset[str] = frozenset()
+    refused: bool = False
+
+    @property
+    def world_size(self) -> int:
+        """Ranks that the case needs, whether they take part or not."""
+        return len(self.arguments)
+
+    @property
+    def members(self) -> list[int]:
+        """Global ranks that take part, in group order."""
+        return list(range(self.world_size) if self.ranks is None else self.ranks)
+
+
+@dataclass
+class Bench:
+    """A driver, a task and a cluster to run cases on. allow: see `SimulatedCluster.run`."""
+
+    cluster: SimulatedCluster
+    task: str
+    driver: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, cases: Sequence[Case], **options: Any) -> Outcome:
+        """Run cases of one world size in one world, in order; judge them all."""
+        inputs = [
+            {
+                "task": self.task,
+                "cases": [
+                    {
+                        "arguments": case.arguments[rank],
+                        "op": case.op,
+                        "ranks": None if case.ranks is None else list(case.ranks),
+                        "refused": case.refused,
+                    }
+                    for case in cases
+                ],
+            }
+            for rank in range(cases[0].world_size)
+        ]
+        outcome = self.cluster.run(
+            self.driver, inputs, task=self.task, **{**self.options, **options}
+        )
+        for number, case in enumerate(cases):
+            try:
+                case.judge([answers[number] for answers in outcome.outputs])
+            except CheckFailed as failure:
+                failure.message = f"{case.label}: {failure.message}"
+                raise
+        return outcome
+
+    def run_all(self, cases: Sequence[Case], compare: Sequence[Case] = (), **options: Any) -> None:
+        """Run all cases, those of one world size together; explain a failure by comparison.
+
+        compare: cases of another check that tell more about what goes wrong; run on failure only.
+        """
+        try:
+            for world in sorted({case.world_size for case in cases}):
+                self.run([case for case in cases if case.world_size == world], **options)
+        except (Unimplemented, SolutionTimeout):
+            raise
+        except CheckFailed as failure:
+            self._explain(failure, cases, compare)
+            raise
+
+    def _explain(
+        self, failure: CheckFailed, cases: Sequence[Case], compare: Sequence[Case]
+    ) -> None:
+        failed: list[tuple[Case, CheckFailed]] = []
+        passed: list[Case] = []
+        for case in [*cases, *compare]:
+            try:
+                self.run([case])
+                passed.append(case)
+            except SolutionTimeout:
+                return
+            except CheckFailed as again:
+                failed.append((case, again))
+        if not failed:
+            failure.cause = (
+                "every case passes alone: something is left over from one call to the next (a "
+                "message that nobody received, a global)"
+            )
+            return
+        case, first = failed[0]
+        failure.message = first.message
+        if not first.message.startswith(case.label):
+            failure.message = f"{case.label}: {first.message}"
+        evidence = next((each.cause for _, each in failed if each.cause), None)
+        common = common_trait([case for case, _ in failed], passed)
+        if common is None:
+            failure.cause = evidence
+        else:
+            failure.cause = f"{TRAITS[common]} ({evidence})" if evidence else TRAITS[common]
+
+
+def common_trait(failed: Sequence[Case], passed: Sequence[Case]) -> str | None:
+    """The first of `TRAITS` that all cases that failed have, and none that passed."""
+    if not passed:
+        return None
+    shared = frozenset.intersection(*(case.traits for case in failed))
+    shared -= frozenset().union(*(case.traits for case in passed))
+    return next((trait for trait in TRAITS if trait in shared), None)
+
+
+def reduction_suspects(
+    op: str, contributions: Sequence[torch.Tensor], own: int, world_size: int
+) -> list[tuple[torch.Tensor, str]]:
+    """Wrong results of a reduction that people get, each with its cause.
+
+    contributions: by group rank, in a wide dtype. own: this rank's number among them.
+    """
+    total = torch.stack(list(contributions)).sum(0)
+    size = len(contributions)
+    mine = contributions[own]
+    suspects = [
+        (mine, "the tensor came back as it went in: the result was put elsewhere, or nowhere"),
+        (torch.zeros_like(mine), "the result is all zeros: it was never written"),
+    ]
+    if op == "AVG":
+        suspects += [
+            (total, "the sum was never divided by the number of ranks"),
+            (total / size**2, "the sum was divided by the number of ranks twice"),
+            (total / world_size, "the sum was divided by the size of the world, not of the group"),
+        ]
+    elif op != "SUM":
+        suspects.append((total, "the result is the sum: `op` was not looked at"))
+    if size > 1:
+        left = [each for rank, each in enumerate(contributions) if rank != own]
+        suspects.append((_reduced(op, left, size), "a rank's own tensor is left out of its result"))
+        for absent in range(size):
+            left = [each for rank, each in enumerate(contributions) if rank != absent]
+            cause = f"the tensor of group rank {absent} is left out of the result"
+            suspects.append((_reduced(op, left, size), cause))
+    suspects.append((_reduced(op, [*contributions, mine], size), "its own tensor counts twice"))
+    return suspects
+
+
+def _reduced(op: str, contributions: Sequence[torch.Tensor], divisor: int) -> torch.Tensor:
+    stacked = torch.stack(list(contributions))
+    if op == "PRODUCT":
+        return stacked.prod(0)
+    if op in ("MAX", "MIN") and not stacked.is_complex():
+        return stacked.amax(0) if op == "MAX" else stacked.amin(0)
+    return stacked.sum(0) / divisor if op == "AVG" else stacked.sum(0)
+
+
+def untouched_tail(got: torch.Tensor, before: torch.Tensor) -> str | None:
+    """Where the second part of a result is still what it was before the call."""
+    changed = (got != before).flatten()
+    if changed.numel() < 2 or not bool(changed.any()):
+        return None
+    first = int(changed.nonzero()[-1]) + 1
+    if first > 0.75 * changed.numel():
+        return None
+    return f"only the first {first} of {changed.numel()} elements were worked on"
+
+
+def heard_of(record: Record) -> list[set[int]]:
+    """By rank: whose messages, direct or handed on, it had waited for when it came to its end."""
+    carried: dict[int, frozenset[int]] = {}
+    known = [{rank} for rank in range(record.world_size)]
+    programs: list[Iterator[Any]] = [iter(events) for events in record.events]
+    blocked: dict[int, list[int]] = {}
+    runnable = list(range(record.world_size))
+    while runnable:
+        rank = runnable.pop()
+        for event in programs[rank]:
+            operation = None if event.kind == "compute" else record.operations[event.operation]
+            if operation is None or operation.match < 0 or not event.region:
+                continue
+            if event.kind == "post" and operation.kind == "send":
+                carried[operation.match] = frozenset(known[rank])
+                for waiter in blocked.pop(operation.match, ()):
+                    known[waiter] |= carried[operation.match]
+                    runnable.append(waiter)
+            elif event.kind == "wait" and operation.kind == "recv":
+                if operation.match not in carried:
+                    blocked.setdefault(operation.match, []).append(rank)
+                    break
+                known[rank] |= carried[operation.match]
+    return known

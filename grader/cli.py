@@ -1,0 +1,211 @@
+"""The `grader` command. Whatever is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grader import __version__, tasks
+from grader.checks import workers
+from grader.checks.settings import CannotRun, project_folder, solution_folder
+
+# Exit statuses of `check`.
+ALL_EARNED, NOT_ALL_EARNED, NOT_CARRIED_OUT = 0, 1, 2
+
+app = typer.Typer(
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Grades distributed training homework.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class Device(StrEnum):
+    """Where the solution's tensors live."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Lang(StrEnum):
+    """Language of the tables."""
+
+    en = "en"
+    zh = "zh"
+
+
+What = Annotated[list[str] | None, typer.Argument(help="a1, a1_collectives or a1.broadcast")]
+Solution = Annotated[str, typer.Option(help="assignments, reference or a folder")]
+Language = Annotated[Lang, typer.Option("--lang", help="language of the tables")]
+
+# What stood after `--` on the command line; `main` cuts it off before typer sees it.
+_pytest_options: list[str] = []
+
+
+@app.command(epilog="Options after -- go to pytest: grader check a1 -- -k broadcast -x")
+def check(
+    what: What = None,
+    solution: Solution = "assignments",
+    device: Annotated[Device, typer.Option(help="auto: a GPU where there is one")] = Device.auto,
+    seed: Annotated[int, typer.Option(help="seed of all inputs")] = 0,
+    no_throughput: Annotated[bool, typer.Option("--no-throughput", help="no timed checks")] = False,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="run the solution in this process, to debug it")
+    ] = False,
+    pdb: Annotated[bool, typer.Option("--pdb", help="debugger at failures; in process")] = False,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="write results here")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="DIR", help="write a page here")] = None,
+    lang: Language = Lang.en,
+) -> int:
+    """Grade a solution. Exit status: 0 all points earned, 1 not, 2 could not be carried out."""
+    selected = tasks.select(what or ())
+    folder = solution_folder(solution)
+    in_process = in_process or pdb
+    if not in_process:
+        workers.start()
+    try:
+        from rich.console import Console
+
+        from grader.checks.results import Observer
+        from grader.checks.run import run_checks
+        from grader.report.files import JsonWriter, check_writable, write_report
+        from grader.report.history import History
+        from grader.report.terminal import Progress, print_table
+
+        console = Console()
+        history = History(project_folder(), folder)
+        observers: list[Observer] = [history]
+        if not pdb:
+            observers.append(Progress(console, lang.value))
+        if json is not None:
+            check_writable(json)
+            observers.append(JsonWriter(json))
+        if report is not None:
+            check_writable(report / "report.md")
+        options = [f"--solution={solution}", f"--device={device.value}", f"--seed={seed}"]
+        options += ["--no-throughput"] * no_throughput + ["--in-process"] * in_process
+        options += [f"--lang={lang.value}"]
+        results = run_checks(
+            selected,
+            options,
+            ["--pdb"] * pdb + _pytest_options,
+            observers,
+            silent=not pdb,
+        )
+        if json is not None:
+            JsonWriter(json).write(results)
+        if report is not None:
+            write_report(report, results, lang.value)
+        print_table(console, results, lang.value)
+        if history.problem is not None:
+            _say(f"note: `grader status` will not know of this run: {history.problem}")
+    finally:
+        workers.stop()
+    if results.interrupted:
+        return NOT_CARRIED_OUT
+    return ALL_EARNED if results.complete else NOT_ALL_EARNED
+
+
+@app.command()
+def status(
+    solution: Solution = "assignments",
+    lang: Language = Lang.en,
+) -> int:
+    """List the tasks, their points and what the last results say of them."""
+    from rich.console import Console
+
+    from grader.report.history import load
+    from grader.report.status import print_status
+
+    try:
+        folder = solution_folder(solution)
+    except CannotRun:
+        folder = None
+    entries = load(project_folder(), solution)
+    print_status(Console(), entries, solution, folder, lang.value)
+    return 0
+
+
+@app.command()
+def release(
+    dest: Annotated[Path | None, typer.Argument(help="an empty or new folder")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="is assignments/ what reference/ makes? 1 if not")
+    ] = False,
+    assignments: Annotated[
+        bool, typer.Option("--assignments", help="make assignments/ from reference/")
+    ] = False,
+) -> int:
+    """Write a repository for students to DEST, without solutions."""
+    from grader.release import differences, write_assignments, write_release
+
+    if (dest is not None) + check + assignments != 1:
+        raise CannotRun("release: name one of DEST, --check and --assignments")
+    root = project_folder()
+    if check:
+        lines = differences(root / "reference", root / "assignments")
+        for line in lines:
+            print(line)
+        return 1 if lines else 0
+    if assignments:
+        write_assignments(root / "reference", root / "assignments")
+    elif dest is not None:
+        write_release(root, dest)
+    return 0
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="print the kit's version")] = False,
+) -> None:
+    if version:
+        print(f"tinyparallel {__version__}")
+        raise typer.Exit()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status. One line on stderr when it cannot be run."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    own = given[: given.index("--")] if "--" in given else given
+    _pytest_options[:] = given[len(own) + 1 :]
+    if not own:
+        own = ["--help"]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a mark or Chinese gets a "?", never a traceback.
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        if _pytest_options and own[0] != "check":
+            raise CannotRun("only `grader check` takes options after --")
+        return int(app(own, prog_name="grader", standalone_mode=False) or 0)
+    except BrokenPipeError:
+        # Whoever read our output (`head`) has gone: let the interpreter's last flush go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOT_CARRIED_OUT
+    except (CannotRun, tasks.UnknownTask, OSError) as error:
+        return _refuse(str(error))
+    except KeyboardInterrupt:
+        return _refuse("interrupted")
+    except Exception as error:
+        # Usage errors: typer's own class or click's, by its version; both format themselves.
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
+            raise
+        return _refuse(str(format_message()))
+
+
+def _refuse(message: str) -> int:
+    _say(f"grader: {' '.join(message.split())}")
+    return NOT_CARRIED_OUT
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -1,0 +1,378 @@
+"""The examiner's side of one call: feed it, watch it, end it, say what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Final
+
+from grader.harness import frames, processes
+from grader.harness.errors import DecodeError
+from grader.harness.reply import (
+    Limits,
+    OutputTail,
+    RaisedError,
+    Reply,
+    Status,
+    exit_words,
+    failure,
+    raised_error,
+)
+from grader.harness.worker import EXIT_NO_CHANNEL
+
+_LOOK_SECONDS: Final = 0.03
+_STACKS_SECONDS: Final = 0.25
+_STACKS_QUIET_SECONDS: Final = 0.03
+_SILENCE_SECONDS: Final = 2.0
+_END_SECONDS: Final = 30.0
+_START_SECONDS: Final = 20.0
+_CHUNK: Final = 1 << 18
+_MAX_STACKS: Final = 256 << 10
+
+
+class ServerLost(Exception):
+    """The fork server ended, or no longer answers."""
+
+
+class Call:
+    """One call on a running server; ``run`` may be called once."""
+
+    def __init__(
+        self,
+        control: Callable[[bytes, list[int]], None],
+        base_directory: str,
+        message: dict[str, Any],
+        blob: bytes,
+        limits: Limits,
+        progress: Callable[[Any], None] | None,
+        build: Callable[[str, dict[str, Any]], Any] | None,
+    ) -> None:
+        self._request = control
+        self._base = base_directory
+        self._limits = limits
+        self._progress = progress
+        self._build = build
+        self._token = os.urandom(16).hex()
+        call = {**message, "token": self._token, "result_bytes": limits.result_bytes}
+        self._outgoing = [
+            memoryview(part)
+            for part in frames.pack({**call, "progress": progress is not None}, blob)
+            if part
+        ]
+        self._reader = frames.FrameReader(limits.result_bytes + frames.MAX_JSON_NBYTES)
+        self._received = 0
+        self._output = OutputTail(limits.output_bytes)
+        self._stacks = OutputTail(_MAX_STACKS)
+        self._verdict: tuple[Status, str] | None = None
+        self._value: Any = None
+        self._error: RaisedError | None = None
+        self._exit: dict[str, Any] | None = None
+        self._lost = False
+        self.pid = 0
+
+    # -- set-up and tear-down
+
+    def run(self) -> Reply:
+        """Carry the call out.
+
+        Raises:
+            ServerLost: the server was gone before the worker started: nothing has run.
+        """
+        directory = tempfile.mkdtemp(dir=self._base)
+        try:
+            with ExitStack() as stack:
+                self._open(stack, directory)
+                try:
+                    self._watch()
+                finally:
+                    if self.pid and self._exit is None and not self._lost:
+                        self._abandon()
+        finally:
+            remove_directory(directory)
+        return self._reply()
+
+    def _open(self, stack: ExitStack, directory: str) -> None:
+        self._channel, call_end = socket.socketpair()
+        self._status, status_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (self._channel, self._status):
+            stack.enter_context(end).setblocking(False)
+        self._output_fd, output_end = os.pipe()
+        self._stacks_fd, stacks_end = os.pipe()
+        for fd in (self._output_fd, self._stacks_fd):
+            stack.callback(os.close, fd)
+            os.set_blocking(fd, False)
+        self._selector = stack.enter_context(selectors.PollSelector())
+        try:
+            request = {"directory": directory, "file_bytes": self._limits.file_bytes}
+            given_away = [call_end.fileno(), output_end, stacks_end, status_end.fileno()]
+            self._request(json.dumps(request).encode(), given_away)
+        finally:
+            call_end.close()
+            status_end.close()
+            os.close(output_end)
+            os.close(stacks_end)
+        self._selector.register(self._status, selectors.EVENT_READ, self._on_status)
+        self._selector.register(self._output_fd, selectors.EVENT_READ, self._on_output)
+        self._selector.register(self._stacks_fd, selectors.EVENT_READ, self._on_stacks)
+        both = selectors.EVENT_READ | selectors.EVENT_WRITE
+        self._selector.register(self._channel, both, self._on_channel)
+
+    def _abandon(self) -> None:
+        """An exception of ours ends the call: see its processes gone before their directory."""
+        self._command(b"kill")
+        deadline = time.monotonic() + _SILENCE_SECONDS
+        while self._exit is None and not self._lost and time.monotonic() < deadline:
+            for key, mask in self._selector.select(0.1):
+                if key.fileobj is self._status:
+                    key.data(mask)
+
+    # -- the loop
+
+    def _watch(self) -> None:
+        self._began = time.monotonic()
+        self._ended = self._began
+        self._deadline = self._began + _START_SECONDS
+        self._next_look = float("inf")
+        self._stacks_asked = self._stacks_came = 0.0
+        self._kill_sent = 0.0
+        self._acknowledged = False
+        while self._exit is None and not self._lost:
+            wait = min(self._deadline, self._next_look) - time.monotonic()
+            for key, mask in self._selector.select(max(wait, 0.0)):
+                key.data(mask)
+            now = time.monotonic()
+            if self._exit is None and now >= self._deadline:
+                self._on_deadline(now)
+            if self._verdict is None and self._exit is None and now >= self._next_look:
+                self._look(now)
+        self._ended = time.monotonic()
+        self._drain()
+
+    def _on_deadline(self, now: float) -> None:
+        if not self.pid:
+            raise ServerLost("it did not fork within its time")
+        if self._kill_sent:
+            if self._acknowledged and now < self._kill_sent + _END_SECONDS:
+                self._deadline = self._kill_sent + _END_SECONDS
+            else:  # stopped, perhaps by the student's code: whoever holds it will end it
+                self._lost = True
+        elif not self._stacks_asked:
+            self._next_look = float("inf")
+            self._verdict = ("timeout", f"no result within {self._limits.wall_seconds:g} seconds")
+            self._command(b"stacks")
+            self._stacks_asked = now
+            self._deadline = now + _STACKS_SECONDS
+        else:
+            self._kill()
+
+    def _look(self, now: float) -> None:
+        """Memory and number of processes of the whole tree."""
+        members = processes.tree(self.pid)
+        used = processes.memory(members, self._limits.memory_bytes)
+        if used > self._limits.memory_bytes:
+            mib = 1 << 20
+            words = f"{used // mib} MiB of memory; the limit is {self._limits.memory_bytes // mib}"
+            self._end("memory", words + " MiB")
+        elif len(members) > self._limits.processes:
+            words = f"{len(members)} processes at once; the limit is {self._limits.processes}"
+            self._end("died", words)
+        after = time.monotonic()
+        # On a machine with many processes a look is dear: never more than a tenth of our time.
+        self._next_look = after + max(_LOOK_SECONDS, 9 * (after - now))
+
+    def _end(self, status: Status, detail: str) -> None:
+        if self._verdict is None:
+            self._verdict = (status, detail)
+            self._kill()
+
+    def _kill(self, command: bytes = b"kill") -> None:
+        self._command(command)
+        self._kill_sent = time.monotonic()
+        self._deadline = self._kill_sent + _SILENCE_SECONDS
+        self._next_look = float("inf")
+
+    def _command(self, command: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._status.send(command)  # a server that is gone is seen on the same socket
+
+    # -- what comes in
+
+    def _on_status(self, mask: int) -> None:
+        data = self._read(self._status.fileno())
+        if data is None:
+            return
+        if not data:
+            if not self.pid:
+                raise ServerLost("it ended before the call began")
+            self._lost = True
+            return
+        message = json.loads(data)
+        if message["event"] == "started":
+            self.pid = message["pid"]
+            self._began = time.monotonic()
+            self._deadline = self._began + self._limits.wall_seconds
+            self._next_look = self._began + _LOOK_SECONDS
+        elif message["event"] == "killing":
+            self._acknowledged = True
+        else:
+            self._exit = message
+
+    def _read(self, fd: int) -> bytes | None:
+        """What there is; empty at its end, None when there is nothing now."""
+        try:
+            return os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            # The other end closed before it read all of ours: told once, and before what it
+            # sent itself, which is still there to be read.
+            return os.read(fd, _CHUNK)
+
+    def _on_output(self, mask: int) -> None:
+        data = self._read(self._output_fd)
+        if data == b"":
+            self._selector.unregister(self._output_fd)
+        elif data is not None:
+            self._output.add(data)
+            if self._output.total > self._limits.output_bytes:
+                limit = self._limits.output_bytes
+                self._end("flood", f"more than {limit} bytes on stdout and stderr")
+
+    def _on_stacks(self, mask: int) -> None:
+        data = self._read(self._stacks_fd)
+        if data == b"":
+            self._selector.unregister(self._stacks_fd)
+        elif data is not None:
+            self._stacks.add(data)
+            if self._stacks_asked and not self._kill_sent:
+                latest = self._stacks_asked + _STACKS_SECONDS
+                self._deadline = min(latest, time.monotonic() + _STACKS_QUIET_SECONDS)
+
+    def _on_channel(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._send_more()
+        if mask & selectors.EVENT_READ:
+            data = self._read(self._channel.fileno())
+            if data == b"":
+                self._selector.unregister(self._channel)
+            elif data is not None:
+                self._on_data(data)
+
+    def _send_more(self) -> None:
+        try:
+            while self._outgoing:
+                sent = self._channel.send(self._outgoing[0][: 1 << 20])
+                self._outgoing[0] = self._outgoing[0][sent:]
+                if not self._outgoing[0]:
+                    del self._outgoing[0]
+        except BlockingIOError:
+            return
+        except (BrokenPipeError, ConnectionResetError):
+            self._outgoing.clear()  # its exit will say why
+        self._selector.modify(self._channel, selectors.EVENT_READ, self._on_channel)
+
+    def _on_data(self, data: bytes) -> None:
+        if self._verdict is not None and self._verdict[0] not in ("ok", "raised"):
+            return
+        self._received += len(data)
+        try:
+            if self._received > self._limits.result_bytes + frames.MAX_JSON_NBYTES:
+                raise frames.FrameError(f"more than {self._limits.result_bytes} bytes")
+            for message, blob in self._reader.feed(data):
+                self._on_frame(message, blob)
+        except (frames.FrameError, DecodeError) as error:
+            self._refuse(f"the result channel holds something else than one result: {error}")
+
+    def _refuse(self, detail: str) -> None:
+        """Something forged or broken came: no value, whatever came before."""
+        self._value = self._error = None
+        self._verdict = None
+        self._end("died", detail)
+
+    def _on_frame(self, message: dict[str, Any], blob: bytes) -> None:
+        from grader.harness.codec import decode
+
+        if self._verdict is not None:
+            self._refuse("more than one result came from the call")
+            return
+        status, bound = message.get("status"), self._limits.result_bytes
+        if message.get("token") != self._token:
+            self._refuse("a result that the harness did not write came from the call")
+        elif message.get("kind") == "progress" and self._progress is not None:
+            self._progress(decode(message.get("tree"), blob, name="progress", max_nbytes=bound))
+        elif status == "ok":
+            self._value = decode(
+                message.get("tree"), blob, build=self._build, name="result", max_nbytes=bound
+            )
+            self._verdict = ("ok", "")
+            self._kill(b"end")
+        elif status in ("raised", "left"):
+            self._error = raised_error(message.get("error"))
+            self._verdict = failure(status, self._error)
+            self._kill(b"end")
+        else:
+            self._refuse("a result that the harness did not write came from the call")
+
+    # -- the end
+
+    def _drain(self) -> None:
+        """Read what is left in the pipes: nobody writes any more."""
+        mapped = self._selector.get_map()
+        for fileobj, handler in (
+            (self._channel, self._on_channel),
+            (self._output_fd, self._on_output),
+            (self._stacks_fd, self._on_stacks),
+        ):
+            before = -1
+            while fileobj in mapped and before != (before := self._seen()):
+                handler(selectors.EVENT_READ)
+
+    def _seen(self) -> int:
+        return self._received + self._output.total + self._stacks.total
+
+    def _outcome(self) -> tuple[Status, str]:
+        if self._verdict is not None:
+            return self._verdict
+        if self._exit is None:
+            return "died", "the worker server was killed during the call"
+        if self._exit["status"] == EXIT_NO_CHANNEL << 8:
+            return "died", "the code closed the harness's file descriptors: no result can be sent"
+        return "died", exit_words(self._exit["status"])
+
+    def _reply(self) -> Reply:
+        status, detail = self._outcome()
+        usage = self._exit or {}
+        return Reply(
+            status=status,
+            value=self._value,
+            error=self._error,
+            detail=detail,
+            output=self._output.text(),
+            stacks=self._stacks.text(),
+            seconds=self._ended - self._began,
+            pid=self.pid,
+            cpu_seconds=usage.get("cpu_seconds", 0.0),
+            peak_rss_bytes=usage.get("peak_rss_bytes", 0),
+        )
+
+    @property
+    def server_lost(self) -> bool:
+        """Whether the server ended, or stopped answering, during the call."""
+        return self._lost
+
+
+def remove_directory(directory: str) -> None:
+    """Remove a worker's directory, whatever it made of its modes and depth."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if os.path.lexists(directory):
+        subprocess.run(["chmod", "-R", "u+rwX", directory], stderr=subprocess.DEVNULL)
+        subprocess.run(["rm", "-rf", directory], stderr=subprocess.DEVNULL)

@@ -1,0 +1,152 @@
+"""The terminal: a line per task as it ends, failures explained, and the table at the end."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from grader.checks.results import CheckResult, Results, TaskResult
+from grader.report.language import text
+
+STYLES = {
+    "passed": "green",
+    "partial": "yellow",
+    "failed": "red",
+    "unimplemented": "dim",
+    "error": "red",
+    "timeout": "magenta",
+    "skipped": "cyan",
+    "not_run": "dim",
+}
+MARKS = {
+    "passed": "✓",
+    "partial": "◐",
+    "failed": "✗",
+    "unimplemented": "·",
+    "error": "!",
+    "timeout": "⧖",
+    "skipped": "-",
+}
+_BAR = 10
+
+
+class Progress:
+    """An observer that prints as the run goes."""
+
+    def __init__(self, console: Console, language: str) -> None:
+        self._console = console
+        self._language = language
+
+    def began(self, results: Results) -> None:
+        """Say what is graded."""
+        line = text(
+            self._language,
+            "graded",
+            solution=results.solution,
+            device=results.device,
+            seed=results.seed,
+        )
+        self._console.print(line, markup=False, highlight=False)
+
+    def task_began(self, task: str) -> None:
+        """On a terminal: the task's name, until its line replaces it."""
+        if self._console.is_terminal:
+            running = text(self._language, "running")
+            self._console.print(Text(f"  {task} … {running}", style="dim"), end="")
+
+    def task_ended(self, result: TaskResult, results: Results) -> None:
+        """The task's line, and what went wrong."""
+        if self._console.is_terminal:
+            self._console.file.write("\r\033[2K")
+        style = STYLES[result.status]
+        line = Text.assemble(
+            (f"{MARKS[result.status]} ", style),
+            f"{result.task:34} ",
+            (text(self._language, result.status), style),
+            f"  {_points(result)}",
+        )
+        self._console.print(line, soft_wrap=True)
+        if result.status != "unimplemented":
+            for check in result.checks:
+                if check.status != "passed":
+                    self._explain(check)
+
+    def _explain(self, check: CheckResult) -> None:
+        language = self._language
+        worth = text(language, "worth", points=f"{check.max_points:g}")
+        status = (text(language, check.status), STYLES[check.status])
+        head = Text.assemble("    ", status, f": {check.check} ({worth})")
+        self._console.print(head, soft_wrap=True)
+        if check.message:
+            self._print_indented(Text(check.message))
+        if check.cause:
+            likely = f"{text(language, 'likely_cause')}: "
+            self._print_indented(Text.assemble((likely, "bold"), check.cause))
+
+    def _print_indented(self, words: Text) -> None:
+        self._console.print(Padding(words, (0, 0, 0, 6)), soft_wrap=not self._console.is_terminal)
+
+
+def print_table(console: Console, results: Results, language: str) -> None:
+    """Per assignment its tasks with status, points and a bar; then the total."""
+    assignments = dict.fromkeys(task.assignment for task in results.tasks)
+    for assignment in assignments:
+        table = Table(title=assignment, title_justify="left", title_style="bold", box=None)
+        table.add_column(text(language, "task"), no_wrap=True, min_width=32)
+        table.add_column(text(language, "status"), no_wrap=True, min_width=15)
+        table.add_column(text(language, "points"), justify="right", no_wrap=True)
+        table.add_column(text(language, "progress"), no_wrap=True)
+        for task in results.tasks:
+            if task.assignment == assignment:
+                words = Text(text(language, task.status), style=STYLES[task.status])
+                table.add_row(task.task, words, _points(task), bar(task.points, task.max_points))
+        console.print()
+        console.print(table)
+    console.print()
+    for line in total_lines(results, language):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def total_lines(results: Results, language: str) -> list[str]:
+    """Points, percent of what could be earned here, skipped points, time."""
+    lines = []
+    if results.max_points > 0:
+        total = text(
+            language,
+            "total",
+            points=f"{results.points:g}",
+            max_points=f"{results.max_points:g}",
+            percent=percent(results.points, results.max_points),
+        )
+    else:
+        total = text(language, "nothing")
+    seconds = text(language, "seconds", seconds=f"{results.seconds:.1f}")
+    lines.append(f"{total}, {seconds}" if language == "en" else f"{total}，{seconds}")
+    skipped = [task for task in results.tasks if task.skipped_points > 0]
+    if skipped:
+        names = ", ".join(f"{task.task} {task.skipped_points:g}" for task in skipped)
+        points = f"{results.skipped_points:g}"
+        lines.append(text(language, "skipped_points", points=points, tasks=names))
+    if results.interrupted:
+        lines.append(text(language, "interrupted"))
+    return lines
+
+
+def bar(points: float, max_points: float) -> str:
+    """A bar of fixed width; full only when every point was earned."""
+    filled = int(_BAR * points / max_points) if max_points > 0 else 0
+    return "█" * filled + "░" * (_BAR - filled)
+
+
+def percent(points: float, max_points: float) -> str:
+    """Percent with one decimal, rounded down: 100 is only said of full marks."""
+    tenths = int(1000 * points / max_points + 1e-9)
+    return f"{tenths / 10:g}"
+
+
+def _points(task: TaskResult) -> str:
+    if task.status == "skipped":
+        return f"({task.skipped_points:g})"
+    return f"{task.points:g}/{task.max_points:g}"

@@ -1,0 +1,54 @@
+"""Right: p - 1 steps; in step k a rank sends to the one k further on, in slices of its own copy."""
+
+import torch
+import torch.distributed as dist
+
+TASK = "a1.all_to_all_single"
+EXPECT = "passed"
+
+
+def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None):
+    rank, size, leaving, arriving = _start(
+        output, input, output_split_sizes, input_split_sizes, group
+    )
+    with torch.no_grad():
+        arriving[rank].copy_(leaving[rank])
+        for step in range(1, size):
+            to, source = (rank + step) % size, (rank - step) % size
+            room = torch.empty(arriving[source].shape, dtype=output.dtype)
+            batch = []
+            if leaving[to].numel():
+                message = leaving[to].contiguous()
+                batch.append(dist.P2POp(dist.isend, message, group=group, group_peer=to))
+            if room.numel():
+                batch.append(dist.P2POp(dist.irecv, room, group=group, group_peer=source))
+            for work in dist.batch_isend_irecv(batch) if batch else ():
+                work.wait()
+            arriving[source].copy_(room)
+
+
+def _start(output, input, output_split_sizes, input_split_sizes, group):
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    slices = []
+    for name, tensor, sizes in (
+        ("input", input, input_split_sizes),
+        ("output", output, output_split_sizes),
+    ):
+        if sizes is None:
+            if tensor.size(0) % size:
+                raise ValueError(f"{name}: {tensor.size(0)} rows for {size} ranks")
+            sizes = [tensor.size(0) // size] * size
+        if len(sizes) != size or min(sizes) < 0 or sum(sizes) != tensor.size(0):
+            raise ValueError(
+                f"{name}_split_sizes={sizes} (sum {sum(sizes)}): expected {size} sizes of at "
+                f"least 0 with sum {tensor.size(0)}"
+            )
+        slices.append(tensor.split(list(sizes)))
+    leaving, arriving = slices
+    mine, room = leaving[rank], arriving[rank]
+    if (mine.dtype, mine.shape) != (room.dtype, room.shape):
+        raise ValueError(
+            f"output: {room.dtype} {tuple(room.shape)}, "
+            f"expected as input: {mine.dtype} {tuple(mine.shape)}"
+        )
+    return rank, size, leaving, arriving

@@ -1,0 +1,24 @@
+"""Right: those who have it double in each round, nearest partner first, in blocking calls."""
+
+import torch.distributed as dist
+
+TASK = "a1.broadcast"
+EXPECT = "passed"
+
+
+def broadcast(tensor, src, group=None):
+    ranks = dist.get_process_group_ranks(group)
+    if src not in ranks:
+        raise ValueError(f"src={src} is not one of {ranks}")
+    size, rank, root = len(ranks), dist.get_rank(group), ranks.index(src)
+    place = (rank - root) % size
+    message = tensor.detach().contiguous()
+    step = 1
+    while step < size:
+        if place < step:
+            if place + step < size:
+                dist.send(message, group=group, group_dst=(rank + step) % size)
+        elif place < 2 * step:
+            dist.recv(message, group=group, group_src=(rank - step) % size)
+        step *= 2
+    tensor.detach().copy_(message)

@@ -1,0 +1,59 @@
+"""Adds whatever the operation."""
+
+import torch
+import torch.distributed as dist
+
+TASK = "a1.reduce_scatter"
+EXPECT = {
+    "status": "failed",
+    "check": "reduces entry i of all lists onto rank i",
+    "cause": "the sum",
+}
+
+
+def reduce_scatter(output, inputs, op=dist.ReduceOp.SUM, group=None):
+    rank, size = _start(output, inputs, op, group)
+    rooms = [torch.empty(output.shape, dtype=output.dtype) for _ in range(size)]
+    rooms[rank] = inputs[rank]
+    batch = []
+    for peer in range(size):
+        if peer != rank:
+            message = inputs[peer].contiguous()
+            batch.append(dist.P2POp(dist.isend, message, group=group, group_peer=peer))
+            batch.append(dist.P2POp(dist.irecv, rooms[peer], group=group, group_peer=peer))
+    for work in dist.batch_isend_irecv(batch) if batch else ():
+        work.wait()
+    total = _fold(rooms, dist.ReduceOp.SUM)
+    output.copy_(total / size if op == dist.ReduceOp.AVG else total)
+
+
+def _start(output, inputs, op, group):
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    known = [getattr(dist.ReduceOp, name) for name in ("SUM", "AVG", "MAX", "MIN", "PRODUCT")]
+    if op not in known:
+        raise ValueError(f"op={op} is none of {known}")
+    if op == dist.ReduceOp.AVG and not (output.is_floating_point() or output.is_complex()):
+        raise ValueError(f"op={op} needs floating-point numbers, not {output.dtype}")
+    if len(inputs) != size:
+        raise ValueError(f"inputs has {len(inputs)} tensors, expected {size}")
+    for each in inputs:
+        if each.dtype != output.dtype:
+            raise ValueError(f"inputs: {each.dtype}, expected {output.dtype} as in output")
+    if inputs[rank].shape != output.shape:
+        shape = tuple(inputs[rank].shape)
+        raise ValueError(f"inputs[{rank}]: shape {shape}, expected {tuple(output.shape)}")
+    return rank, size
+
+
+def _fold(tensors, op, average=True):
+    total = tensors[0].detach().clone()
+    for tensor in tensors[1:]:
+        if op == dist.ReduceOp.MAX:
+            total = torch.maximum(total, tensor)
+        elif op == dist.ReduceOp.MIN:
+            total = torch.minimum(total, tensor)
+        elif op == dist.ReduceOp.PRODUCT:
+            total = total * tensor
+        else:
+            total = total + tensor
+    return total / len(tensors) if average and op == dist.ReduceOp.AVG else total
