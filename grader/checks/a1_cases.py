@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from grader.checks.causes import Case, reduction_suspects, untouched_tail
-from grader.checks.compare import assert_close, assert_same_bits
+from grader.checks.compare import assert_close
 from grader.checks.framework import CheckFailed
 
 Spec = tuple[torch.dtype, tuple[int, ...], bool]  # dtype, shape, strided
@@ -52,7 +52,7 @@ def random_tensor(rng: torch.Generator, spec: Spec, shape: Sequence[int] | None 
     if dtype == torch.bool:
         values = torch.rand(size, generator=rng) < 0.5
     elif not (dtype.is_floating_point or dtype.is_complex):
-        limit = 1 << 12 if dtype == torch.int64 else 30  # products of 5 stay in range
+        limit = 1 << 40 if dtype == torch.int64 else 30  # more than a float32 holds
         values = torch.randint(1, limit, size, generator=rng, dtype=dtype)
         values = values * (1 - 2 * torch.randint(0, 2, size, generator=rng, dtype=dtype))
     else:
@@ -153,10 +153,12 @@ def expect_reduced(
     world: int,
     where: str,
     before: torch.Tensor | None = None,
+    server: int | None = None,
 ) -> None:
     """The reduction of `inputs` (by group rank), within what rounding allows.
 
-    own: the number among them of the rank that `got` comes from. before: what `got` held.
+    own: the number among them of the rank that `got` comes from. before: what `got` held. server: number of
+    the rank that does the work for all, if one does.
     """
     contributions = [wide(tensor) for tensor in inputs]
     stacked = torch.stack(contributions)
@@ -177,7 +179,7 @@ def expect_reduced(
     try:
         assert_close(
             got, expected, dtype=dtype, operations=operations, scale=scale, where=where,
-            suspects=reduction_suspects(op, contributions, own, world),
+            suspects=reduction_suspects(op, contributions, own, world, server),
         )  # fmt: skip
     except CheckFailed as failure:
         if failure.cause is None and isinstance(got, torch.Tensor) and got.dtype == dtype:
@@ -279,21 +281,23 @@ def expect_refusal(error: dict[str, str] | None, names: Sequence[str], where: st
         )
 
 
-Maker = Callable[[int, Sequence[int] | None, Spec, int], Case]
+#: (world, ranks, spec, root, number of the case) -> the case
+Maker = Callable[[int, Sequence[int] | None, Spec, int, int], Case]
 
 
 def over_worlds(make: Maker, specs: Sequence[Spec] = SPECS) -> list[Case]:
     """Cases over all worlds and roots of the default group, with every spec in turn."""
-    cases = []
-    for number, (world, root) in enumerate((w, r) for w in WORLDS for r in range(w)):
-        cases.append(make(world, None, specs[number % len(specs)], root))
-    return cases
+    places = [(world, root) for world in WORLDS for root in range(world)]
+    return [
+        make(world, None, specs[number % len(specs)], root, number)
+        for number, (world, root) in enumerate(places)
+    ]
 
 
 def over_groups(make: Maker, specs: Sequence[Spec] = SPECS) -> list[Case]:
-    """Cases over sub-groups of permuted ranks and a world of one; roots are global ranks."""
-    cases = [make(1, None, specs[0], 0), make(1, None, specs[2], 0)]
-    for number, (world, ranks) in enumerate(GROUPS):
-        for place, root in enumerate(ranks):
-            cases.append(make(world, ranks, specs[(number + place) % 3], root))
+    """Cases over sub-groups of permuted ranks and worlds of one rank; roots are global ranks."""
+    cases = [make(1, None, specs[number], 0, number) for number in range(3)]
+    for world, ranks in GROUPS:
+        for root in ranks:
+            cases.append(make(world, ranks, specs[len(cases) % 3], root, len(cases)))
     return cases

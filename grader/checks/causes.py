@@ -164,11 +164,16 @@ def common_trait(failed: Sequence[Case], passed: Sequence[Case]) -> str | None:
 
 
 def reduction_suspects(
-    op: str, contributions: Sequence[torch.Tensor], own: int, world_size: int
+    op: str,
+    contributions: Sequence[torch.Tensor],
+    own: int,
+    world_size: int,
+    server: int | None = None,
 ) -> list[tuple[torch.Tensor, str]]:
     """Wrong results of a reduction that people get, each with its cause.
 
     contributions: by group rank, in a wide dtype. own: this rank's number among them.
+    server: number of the rank that reduces for all, if one does.
     """
     total = torch.stack(list(contributions)).sum(0)
     size = len(contributions)
@@ -185,13 +190,12 @@ def reduction_suspects(
         ]
     elif op != "SUM":
         suspects.append((total, "the result is the sum: `op` was not looked at"))
-    if size > 1:
-        left = [each for rank, each in enumerate(contributions) if rank != own]
-        suspects.append((_reduced(op, left, size), "a rank's own tensor is left out of its result"))
-        for absent in range(size):
-            left = [each for rank, each in enumerate(contributions) if rank != absent]
-            cause = f"the tensor of group rank {absent} is left out of the result"
-            suspects.append((_reduced(op, left, size), cause))
+    absentees = [] if server is None else [(server, "the server's own tensor")]
+    absentees += [(own, "a rank's own tensor")]
+    absentees += [(rank, f"the tensor of group rank {rank}") for rank in range(size)]
+    for absent, whose in absentees if size > 1 else ():
+        left = [each for rank, each in enumerate(contributions) if rank != absent]
+        suspects.append((_reduced(op, left, size), f"{whose} is left out of the result"))
     suspects.append((_reduced(op, [*contributions, mine], size), "its own tensor counts twice"))
     return suspects
 

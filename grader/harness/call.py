@@ -123,8 +123,7 @@ class Call:
         self._selector.register(self._status, selectors.EVENT_READ, self._on_status)
         self._selector.register(self._output_fd, selectors.EVENT_READ, self._on_output)
         self._selector.register(self._stacks_fd, selectors.EVENT_READ, self._on_stacks)
-        both = selectors.EVENT_READ | selectors.EVENT_WRITE
-        self._selector.register(self._channel, both, self._on_channel)
+        self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
 
     def _abandon(self) -> None:
         """An exception of ours ends the call: see its processes gone before their directory."""
@@ -221,6 +220,10 @@ class Call:
             self._began = time.monotonic()
             self._deadline = self._began + self._limits.wall_seconds
             self._next_look = self._began + _LOOK_SECONDS
+            # Only now: code that runs before we know its process could not be held to a limit.
+            both = selectors.EVENT_READ | selectors.EVENT_WRITE
+            with contextlib.suppress(KeyError):  # the worker has died of itself
+                self._selector.modify(self._channel, both, self._on_channel)
         elif message["event"] == "killing":
             self._acknowledged = True
         else:

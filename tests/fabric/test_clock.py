@@ -118,6 +118,20 @@ def test_message_waits_in_the_receivers_queue_behind_earlier_arrivals() -> None:
     assert timeline.finish[1] == approx(1.1e-3 + ALPHA)
 
 
+@pytest.mark.parametrize("delay", [0, 5e-4])
+def test_message_held_up_at_its_first_link_keeps_nobody_from_the_second(delay: float) -> None:
+    s = Script(4)
+    ops = [s.send(0, 3, 50_000_000), s.send(0, 2, 5_000_000)]  # 1 ms, then 0.1 ms
+    s.wait(0, *ops)
+    s.compute(1, flops=round(100e12 * delay))
+    s.step(1, [(2, 5_000_000)], [])
+    s.step(2, [], [0, 1])
+    s.step(3, [], [0])
+    timeline = run(s)
+    assert timeline.finish[1] == approx(delay + 0.1e-3 + ALPHA)
+    assert timeline.finish[0] == approx(1.1e-3 + ALPHA)
+
+
 def test_computation_takes_the_longer_of_flops_and_bytes() -> None:
     s = Script(1)
     s.compute(0, flops=3_000, nbytes=1)
@@ -157,6 +171,23 @@ def test_empty_messages_pay_latency_only_and_a_device_reaches_itself_for_free() 
     s.step(1, [], [0])
     s.step(1, [(1, N)], [1])
     assert run(s).finish == [ALPHA, ALPHA]
+
+
+def test_empty_message_does_not_queue_behind_a_long_one() -> None:
+    s = Script(2)
+    ops = [s.send(0, 1, N), s.send(0, 1, 0)]
+    s.wait(1, s.recv(1, 0, -1), s.recv(1, 0, -1))
+    assert run(s).end[ops[1]] == ALPHA
+
+
+def test_idle_time_runs_to_the_end_of_the_run_and_blocked_time_does_not() -> None:
+    s = Script(3)
+    s.compute(0, flops=int(100e12 * 1e-3))
+    s.step(0, [(1, 0)], [])
+    s.step(1, [], [0])
+    timeline = run(s)
+    assert timeline.idle(0) == timeline.blocked(0) == approx(ALPHA)
+    assert (timeline.idle(2), timeline.blocked(2)) == (approx(1e-3 + ALPHA), 0)
 
 
 def test_steps_outside_the_region_take_no_time_but_still_order_the_ranks() -> None:

@@ -164,11 +164,15 @@ def test_uneven_contributions_are_counted_as_they_are() -> None:
 def test_collective_is_one_deeper_than_its_deepest_rank() -> None:
     s = Script(3)
     s.step(0, [(1, 1)], [])
-    s.step(1, [(2, 1)], [0])
+    s.step(1, [], [0])
+    s.step(1, [(2, 1)], [])
     s.step(2, [], [1])
     for rank in range(3):
         s.wait(rank, s.collective(rank, "barrier", 0))
-    assert Trace(s.done()).rounds == 2
+    assert Trace(s.done()).rounds == 3
+    s.step(0, [(1, 1)], [])
+    s.step(1, [], [0])
+    assert Trace(s.done()).rounds == 4
 
 
 def test_cut_off_run_is_traced_as_far_as_it_got() -> None:
@@ -382,6 +386,8 @@ def test_every_column_is_checked() -> None:
         ("op_shape_offsets", 0, 1),
         ("program_offsets", 1, -5),
         ("event_kind", 0, 3),
+        ("event_kind", 0, 2),  # a wait before its post
+        ("event_kind", 1, 1),  # posted twice
         ("event_operation", 0, 1_000),
         ("event_operation", 0, -1),
         ("event_operation", 1, 1),

@@ -125,6 +125,13 @@ def fork_bomb(_: object) -> NoReturn:
         os.fork()
 
 
+def hop(_: object) -> NoReturn:
+    """Never stay in one process for long."""
+    while True:
+        if os.fork():
+            os._exit(0)
+
+
 def leave_orphans(where: str) -> None:
     """A grandchild in a session of its own, whose pid goes to a file."""
     if os.fork() == 0:

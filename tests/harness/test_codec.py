@@ -278,6 +278,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested")
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_sent_is_named_by_its_path(kind: str) -> None:
     value = REFUSED[kind]()
@@ -288,7 +289,7 @@ def test_what_cannot_be_sent_is_named_by_its_path(kind: str) -> None:
 
 def test_wrapped_tensor_of_a_transform_is_refused() -> None:
     def leak(x: torch.Tensor) -> torch.Tensor:
-        with pytest.raises(EncodeError, match="^value: "):
+        with pytest.raises(EncodeError, match=r"^value: "):
             encode(x)
         return x
 
@@ -325,7 +326,6 @@ BLOB = encode({"t": torch.arange(6.0).reshape(2, 3)})[1]
         {"dtype": "load"},
         {"dtype": 7},
         {"dtype": "float64"},
-        {"dtype": "bool"},
         {"shape": [2, 4]},
         {"shape": [2]},
         {"shape": [-1, 3]},
@@ -424,15 +424,19 @@ def test_booleans_that_are_neither_are_refused() -> None:
         decode(tree, blob)
 
 
+# fmt: off
+JSON_KEYS = [
+    "$tensor", "$numpy", "$tuple", "$dict", "$size", "$given", "fields", "shape", "stride",
+    "dtype", "offset", "storage", "nbytes", "start", "device", "value", "storages",
+]
+# fmt: on
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 1 << 70) | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(
-                "$tensor $numpy $tuple $dict $size $given fields shape stride dtype offset storage "
-                "nbytes start device value storages".split()
-            ),
+            st.sampled_from(JSON_KEYS),
             inner,
             max_size=6,
         )

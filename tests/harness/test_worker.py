@@ -213,6 +213,11 @@ def test_fork_bomb(server: WorkerServer) -> None:
     assert "processes at once; the limit is 8" in reply.detail
 
 
+def test_process_that_hops_from_fork_to_fork_is_caught(server: WorkerServer) -> None:
+    assert call(server, "hop").status == "died"
+    assert children(server.pid) == []
+
+
 def test_orphans_do_not_outlive_their_call(server: WorkerServer, tmp_path: Path) -> None:
     where = tmp_path / "pid"
     assert call(server, "leave_orphans", str(where)).ok
@@ -376,10 +381,11 @@ def test_closing_ends_calls_and_removes_the_directory(tmp_path: Path) -> None:
 EXAMINER = """
 import sys
 from grader.harness import WorkerServer
+from grader.harness import Limits
 server = WorkerServer(path=[{kit!r}])
 server.wait_ready()
 print(server.pid, flush=True)
-server.call("tests.harness.targets:sleep", 60.0)
+server.call("tests.harness.targets:sleep", 120.0, limits=Limits(wall_seconds=120))
 """
 
 
@@ -391,9 +397,11 @@ def test_nothing_outlives_a_killed_examiner(tmp_path: Path) -> None:
     ) as examiner:
         assert examiner.stdout is not None
         pid = int(examiner.stdout.readline())
-        assert until(lambda: len(children(pid)) == 1)
-        worker = children(pid)[0]
-        examiner.kill()
+        try:
+            assert until(lambda: len(children(pid)) == 1, 60)
+            worker = children(pid)[0]
+        finally:
+            examiner.kill()
     assert until(lambda: gone(pid) and gone(worker))
     assert until(lambda: not list(tmp_path.iterdir()))
 

@@ -1,0 +1,279 @@
+"""The cases of assignment 2: inputs, exact results, and how to judge what came back.
+
+As in `a1_cases`, everything here runs on the examiner's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from grader.checks.a1_cases import (
+    GROUPS,
+    Spec,
+    expect_equal,
+    expect_reduced,
+    expect_unchanged,
+    filler,
+    label_of,
+    op_traits,
+    random_tensor,
+    refusal,
+    traits_of,
+    wide,
+    with_strides,
+)
+from grader.checks.causes import Case
+from grader.checks.causes_a2 import unreduced_elements
+from grader.checks.compare import assert_same_bits
+from grader.checks.framework import CheckFailed
+
+FLOAT = torch.float32
+
+#: Tensors that an all-reduce meets, dtype, shape and layout, each with an operation.
+REDUCTIONS: tuple[tuple[Spec, str], ...] = (
+    ((torch.float32, (24,), False), "SUM"),
+    ((torch.float32, (13,), False), "SUM"),
+    ((torch.float32, (5, 7), False), "AVG"),
+    ((torch.float64, (2,), False), "SUM"),
+    ((torch.bfloat16, (33,), False), "SUM"),
+    ((torch.float16, (30,), False), "AVG"),
+    ((torch.int64, (11,), False), "PRODUCT"),
+    ((torch.float32, (0,), False), "SUM"),
+    ((torch.float32, (17,), False), "MAX"),
+    ((torch.int32, (3, 4), False), "MIN"),
+    ((torch.float64, (), False), "AVG"),
+    ((torch.complex64, (9,), False), "SUM"),
+    ((torch.float32, (6, 5), True), "SUM"),
+    ((torch.bfloat16, (31,), True), "AVG"),
+)
+
+
+def twin(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in the same layout, in memory of their own."""
+    return tensor.clone() if tensor.is_contiguous() else with_strides(tensor.contiguous())
+
+
+def all_reduce_case(
+    rng: torch.Generator,
+    world: int,
+    ranks: Sequence[int] | None,
+    spec: Spec,
+    op: str,
+    **options: Any,
+) -> Case:
+    """`tensor` is reduced on all ranks, in place, to the same bits.
+
+    options: further keyword arguments of the student's function. A tensor that is not contiguous
+    may also be refused, by all ranks.
+    """
+    members = list(range(world) if ranks is None else ranks)
+    inputs = {rank: random_tensor(rng, spec) for rank in members}
+    arguments = [
+        {"tensor": twin(inputs[rank]), **options} if rank in inputs else {}
+        for rank in range(world)
+    ]
+    words = [op, *(f"{name}={value}" for name, value in options.items())]
+    traits = traits_of(spec, len(members), ranks, *op_traits(op))
+    return _reduction(
+        label_of(spec, world, ranks, *words), arguments, inputs, members, spec, op, ranks, traits
+    )
+
+
+def hierarchical_case(
+    rng: torch.Generator, nodes: Sequence[Sequence[int]], spec: Spec, op: str
+) -> Case:
+    """The same over two levels. nodes: global ranks of every node; all ranks take part."""
+    world = sum(map(len, nodes))
+    inputs = {rank: random_tensor(rng, spec) for rank in range(world)}
+    given = [list(node) for node in nodes]
+    arguments = [{"tensor": twin(inputs[rank]), "nodes": given} for rank in range(world)]
+    traits = traits_of(spec, world, None, *op_traits(op))
+    label = label_of(spec, world, None, f"nodes {given}", op)
+    return _reduction(label, arguments, inputs, list(range(world)), spec, op, None, traits)
+
+
+def _reduction(
+    label: str,
+    arguments: list[dict[str, Any]],
+    inputs: dict[int, torch.Tensor],
+    members: list[int],
+    spec: Spec,
+    op: str,
+    ranks: Sequence[int] | None,
+    traits: frozenset[str],
+) -> Case:
+    contributions = [inputs[rank] for rank in members]
+
+    def judge(answers: list[Any]) -> None:
+        if _refused_by_all([answers[rank] for rank in members], members, spec[2]):
+            return
+        results = []
+        for place, rank in enumerate(members):
+            results.append(answers[rank]["arguments"]["tensor"])
+            expect_reduction(
+                results[-1], op, contributions, own=place, world=len(answers), where=f"rank {rank}"
+            )
+        assert_same_bits(results, ranks=members)
+
+    return Case(label, arguments, judge, op=op, ranks=ranks, traits=traits, refused=spec[2])
+
+
+def expect_reduction(
+    got: Any, op: str, inputs: Sequence[torch.Tensor], *, own: int, world: int, where: str
+) -> None:
+    """`expect_reduced` in place, which also knows what chunks can do wrong."""
+    before = inputs[own]
+    try:
+        expect_reduced(got, op, inputs, own=own, world=world, where=where, before=before)
+    except CheckFailed as failure:
+        if isinstance(got, torch.Tensor) and op in ("SUM", "AVG"):
+            total = torch.stack([wide(each) for each in inputs]).sum(0)
+            kept = unreduced_elements(got, total, before, len(inputs))
+            failure.cause = kept or failure.cause
+        raise
+
+
+def _refused_by_all(answers: list[Any], members: list[int], strided: bool) -> bool:
+    """A strided tensor may be refused, but then on all ranks."""
+    refused = [rank for rank, answer in zip(members, answers, strict=True) if answer["error"]]
+    if refused and len(refused) < len(members):
+        error = answers[members.index(refused[0])]["error"]
+        raise CheckFailed(
+            f"rank {refused[0]} raised {error['type']}: {error['message']}, others did not",
+            cause="an argument is refused by all ranks, or by none",
+        )
+    return strided and bool(refused)
+
+
+def reduce_scatter_case(
+    rng: torch.Generator, world: int, ranks: Sequence[int] | None, spec: Spec, op: str
+) -> Case:
+    """Rank i gets the reduction of chunk i, and `tensor` stays as it is. spec: of `output`."""
+    members = list(range(world) if ranks is None else ranks)
+    size = len(members)
+    whole = (size * spec[1][0], *spec[1][1:])
+    inputs = {rank: random_tensor(rng, spec, whole) for rank in members}
+    outputs = {rank: filler(random_tensor(rng, spec)) for rank in members}
+    arguments = [
+        {"output": outputs[rank], "tensor": twin(inputs[rank])} if rank in inputs else {}
+        for rank in range(world)
+    ]
+    chunks = [inputs[rank].tensor_split(size) for rank in members]
+
+    def judge(answers: list[Any]) -> None:
+        if _refused_by_all([answers[rank] for rank in members], members, spec[2]):
+            return
+        for place, rank in enumerate(members):
+            after, where = answers[rank]["arguments"], f"rank {rank}"
+            _expect_chunk(after["output"], op, chunks, place, world, where)
+            expect_unchanged(
+                after["tensor"], inputs[rank], "tensor", where,
+                "partial results are accumulated in the caller's tensor",
+            )  # fmt: skip
+
+    label = label_of(spec, world, ranks, op, "output")
+    traits = traits_of(spec, size, ranks, *op_traits(op))
+    return Case(label, arguments, judge, op=op, ranks=ranks, traits=traits, refused=spec[2])
+
+
+def _expect_chunk(
+    got: Any, op: str, chunks: Sequence[Sequence[torch.Tensor]], place: int, world: int, where: str
+) -> None:
+    size = len(chunks)
+    try:
+        expect_reduced(
+            got, op, [each[place] for each in chunks], own=place, world=world, where=where
+        )
+    except CheckFailed as failure:
+        for other in set(range(size)) - {place}:
+            try:
+                expect_reduced(
+                    got, op, [each[other] for each in chunks], own=place, world=world, where=""
+                )
+            except CheckFailed:
+                continue
+            if got.numel():
+                failure.cause = (
+                    f"this is chunk {other}, finished on the wrong rank: group rank {place} must "
+                    f"end with chunk {place}, so the first chunk it sends is another one"
+                )
+        raise
+
+
+def all_gather_case(
+    rng: torch.Generator, world: int, ranks: Sequence[int] | None, spec: Spec
+) -> Case:
+    """Everyone's `tensor` on every rank, in group order. spec: of `tensor`."""
+    members = list(range(world) if ranks is None else ranks)
+    size = len(members)
+    inputs = {rank: random_tensor(rng, spec) for rank in members}
+    whole = random_tensor(rng, spec, (size * spec[1][0], *spec[1][1:]))
+    room = filler(whole)
+    arguments = [
+        {"output": twin(room), "tensor": twin(inputs[rank])} if rank in inputs else {}
+        for rank in range(world)
+    ]
+    expected = torch.cat([inputs[rank] for rank in members])
+    parts = [inputs[rank] for rank in members]
+
+    def judge(answers: list[Any]) -> None:
+        if _refused_by_all([answers[rank] for rank in members], members, spec[2]):
+            return
+        for place, rank in enumerate(members):
+            after, where = answers[rank]["arguments"], f"rank {rank}"
+            suspects = [
+                (room, "nothing was written into `output`"),
+                (torch.cat([inputs[each] for each in sorted(members)]),
+                 "the chunks stand in the order of the global ranks, not of the group's"),
+                (torch.cat(parts[place:] + parts[:place]),
+                 "every rank begins with its own chunk: place i belongs to group rank i"),
+                (torch.cat([room.tensor_split(size)[i] if i == place else part
+                            for i, part in enumerate(parts)]),
+                 "a rank's own chunk is missing from its `output`"),
+            ]  # fmt: skip
+            expect_equal(after["output"], expected, where, suspects)
+            expect_unchanged(
+                after["tensor"], inputs[rank], "tensor", where, "a chunk was received into `tensor`"
+            )
+
+    label = label_of(spec, world, ranks, "tensor")
+    traits = traits_of(spec, size, ranks)
+    return Case(label, arguments, judge, ranks=ranks, traits=traits, refused=spec[2])
+
+
+def over_reductions(make: Any, worlds: Sequence[int]) -> list[Case]:
+    """`make(world, ranks, spec, op)` for all of `REDUCTIONS`, dealt out to worlds and groups."""
+    cases = [
+        make(world, None, spec, op)
+        for number, (spec, op) in enumerate(REDUCTIONS)
+        for world in {worlds[number % len(worlds)], worlds[(number + 2) % len(worlds)], 3}
+    ]
+    cases += [make(1, None, *REDUCTIONS[number]) for number in (0, 2, 7, 12)]
+    for number, (world, ranks) in enumerate(GROUPS):
+        cases += [make(world, ranks, *REDUCTIONS[place]) for place in (1, number + 2)]
+    return cases
+
+
+def lengths(make: Any, worlds: Sequence[int]) -> list[Case]:
+    """SUM of float32 at lengths around multiples of the number of ranks."""
+    return [
+        make(world, None, (FLOAT, (length,), False), "SUM")
+        for world in worlds
+        for length in sorted({1, world - 1, world, world + 1, 2 * world + 1, 4 * world - 1})
+        if length > 0
+    ]
+
+
+def op_refusals(rng: torch.Generator, world: int, **more: Any) -> list[Case]:
+    """What every task with an `op` refuses: AVG of integers, an operation it does not know."""
+    integers = [{"tensor": torch.arange(8) + rank, **more} for rank in range(world)]
+    floats = [
+        {"tensor": random_tensor(rng, (FLOAT, (8,), False)), **more} for _ in range(world)
+    ]
+    return [
+        refusal("AVG of int64", integers, ["op|AVG", "int64"], op="AVG"),
+        refusal("op BAND", floats, ["op", "BAND"], op="BAND"),
+    ]
