@@ -157,8 +157,8 @@ def expect_reduced(
 ) -> None:
     """The reduction of `inputs` (by group rank), within what rounding allows.
 
-    own: the number among them of the rank that `got` comes from. before: what `got` held. server: number of
-    the rank that does the work for all, if one does.
+    own: the number among them of the rank that `got` comes from. before: what `got` held.
+    server: the number of the rank that reduces for all, if one does.
     """
     contributions = [wide(tensor) for tensor in inputs]
     stacked = torch.stack(contributions)

@@ -32,6 +32,9 @@ from grader.checks.framework import CheckFailed
 
 FLOAT = torch.float32
 
+#: Worlds of all checks but those of `hierarchical_all_reduce`.
+WORLDS = (2, 3, 4, 5, 8)
+
 #: Tensors that an all-reduce meets, dtype, shape and layout, each with an operation.
 REDUCTIONS: tuple[tuple[Spec, str], ...] = (
     ((torch.float32, (24,), False), "SUM"),
@@ -50,6 +53,20 @@ REDUCTIONS: tuple[tuple[Spec, str], ...] = (
     ((torch.bfloat16, (31,), True), "AVG"),
 )
 
+#: What `output` of a reduce-scatter, and `tensor` of an all-gather, may be.
+CHUNKS: tuple[tuple[Spec, str], ...] = (
+    ((torch.float32, (4,), False), "SUM"),
+    ((torch.float32, (1,), False), "MAX"),
+    ((torch.float32, (3, 2), False), "AVG"),
+    ((torch.bfloat16, (9,), False), "SUM"),
+    ((torch.int64, (2, 3), False), "PRODUCT"),
+    ((torch.float16, (3, 4), True), "AVG"),
+    ((torch.complex64, (5,), False), "SUM"),
+    ((torch.float32, (0, 3), False), "SUM"),
+    ((torch.float64, (7,), False), "MIN"),
+    ((torch.float32, (6,), True), "SUM"),
+)
+
 
 def twin(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in the same layout, in memory of their own."""
@@ -62,9 +79,11 @@ def all_reduce_case(
     ranks: Sequence[int] | None,
     spec: Spec,
     op: str,
+    *,
+    bits: bool = False,
     **options: Any,
 ) -> Case:
-    """`tensor` is reduced on all ranks, in place, to the same bits.
+    """`tensor` is reduced on all ranks, in place; with `bits` to the same bits.
 
     options: further keyword arguments of the student's function. A tensor that is not contiguous
     may also be refused, by all ranks.
@@ -72,27 +91,30 @@ def all_reduce_case(
     members = list(range(world) if ranks is None else ranks)
     inputs = {rank: random_tensor(rng, spec) for rank in members}
     arguments = [
-        {"tensor": twin(inputs[rank]), **options} if rank in inputs else {}
-        for rank in range(world)
+        {"tensor": inputs[rank], **options} if rank in inputs else {} for rank in range(world)
     ]
     words = [op, *(f"{name}={value}" for name, value in options.items())]
     traits = traits_of(spec, len(members), ranks, *op_traits(op))
-    return _reduction(
-        label_of(spec, world, ranks, *words), arguments, inputs, members, spec, op, ranks, traits
-    )
+    label = label_of(spec, world, ranks, *words)
+    return _reduction(label, arguments, inputs, members, spec, op, ranks, traits, bits)
 
 
 def hierarchical_case(
-    rng: torch.Generator, nodes: Sequence[Sequence[int]], spec: Spec, op: str
+    rng: torch.Generator,
+    nodes: Sequence[Sequence[int]],
+    spec: Spec,
+    op: str,
+    *,
+    bits: bool = False,
 ) -> Case:
     """The same over two levels. nodes: global ranks of every node; all ranks take part."""
     world = sum(map(len, nodes))
     inputs = {rank: random_tensor(rng, spec) for rank in range(world)}
     given = [list(node) for node in nodes]
-    arguments = [{"tensor": twin(inputs[rank]), "nodes": given} for rank in range(world)]
+    arguments = [{"tensor": inputs[rank], "nodes": given} for rank in range(world)]
     traits = traits_of(spec, world, None, *op_traits(op))
     label = label_of(spec, world, None, f"nodes {given}", op)
-    return _reduction(label, arguments, inputs, list(range(world)), spec, op, None, traits)
+    return _reduction(label, arguments, inputs, list(range(world)), spec, op, None, traits, bits)
 
 
 def _reduction(
@@ -104,6 +126,7 @@ def _reduction(
     op: str,
     ranks: Sequence[int] | None,
     traits: frozenset[str],
+    bits: bool,
 ) -> Case:
     contributions = [inputs[rank] for rank in members]
 
@@ -116,7 +139,8 @@ def _reduction(
             expect_reduction(
                 results[-1], op, contributions, own=place, world=len(answers), where=f"rank {rank}"
             )
-        assert_same_bits(results, ranks=members)
+        if bits:
+            assert_same_bits(results, ranks=members)
 
     return Case(label, arguments, judge, op=op, ranks=ranks, traits=traits, refused=spec[2])
 
@@ -158,7 +182,7 @@ def reduce_scatter_case(
     inputs = {rank: random_tensor(rng, spec, whole) for rank in members}
     outputs = {rank: filler(random_tensor(rng, spec)) for rank in members}
     arguments = [
-        {"output": outputs[rank], "tensor": twin(inputs[rank])} if rank in inputs else {}
+        {"output": outputs[rank], "tensor": inputs[rank]} if rank in inputs else {}
         for rank in range(world)
     ]
     chunks = [inputs[rank].tensor_split(size) for rank in members]
@@ -213,7 +237,7 @@ def all_gather_case(
     whole = random_tensor(rng, spec, (size * spec[1][0], *spec[1][1:]))
     room = filler(whole)
     arguments = [
-        {"output": twin(room), "tensor": twin(inputs[rank])} if rank in inputs else {}
+        {"output": twin(room), "tensor": inputs[rank]} if rank in inputs else {}
         for rank in range(world)
     ]
     expected = torch.cat([inputs[rank] for rank in members])
@@ -244,16 +268,17 @@ def all_gather_case(
     return Case(label, arguments, judge, ranks=ranks, traits=traits, refused=spec[2])
 
 
-def over_reductions(make: Any, worlds: Sequence[int]) -> list[Case]:
-    """`make(world, ranks, spec, op)` for all of `REDUCTIONS`, dealt out to worlds and groups."""
+def deal(make: Any, pairs: Sequence[tuple[Spec, str]], worlds: Sequence[int]) -> list[Case]:
+    """`make(world, ranks, spec, op)` for all pairs, dealt out to the worlds and to sub-groups."""
+    size = len(worlds)
     cases = [
         make(world, None, spec, op)
-        for number, (spec, op) in enumerate(REDUCTIONS)
-        for world in {worlds[number % len(worlds)], worlds[(number + 2) % len(worlds)], 3}
+        for number, (spec, op) in enumerate(pairs)
+        for world in sorted({worlds[number % size], worlds[(number + 2) % size], 3})
     ]
-    cases += [make(1, None, *REDUCTIONS[number]) for number in (0, 2, 7, 12)]
+    cases += [make(1, None, *pairs[number]) for number in (0, 2, 7)]
     for number, (world, ranks) in enumerate(GROUPS):
-        cases += [make(world, ranks, *REDUCTIONS[place]) for place in (1, number + 2)]
+        cases += [make(world, ranks, *pairs[place]) for place in (1, number + 2)]
     return cases
 
 
@@ -270,9 +295,7 @@ def lengths(make: Any, worlds: Sequence[int]) -> list[Case]:
 def op_refusals(rng: torch.Generator, world: int, **more: Any) -> list[Case]:
     """What every task with an `op` refuses: AVG of integers, an operation it does not know."""
     integers = [{"tensor": torch.arange(8) + rank, **more} for rank in range(world)]
-    floats = [
-        {"tensor": random_tensor(rng, (FLOAT, (8,), False)), **more} for _ in range(world)
-    ]
+    floats = [{"tensor": random_tensor(rng, (FLOAT, (8,), False)), **more} for _ in range(world)]
     return [
         refusal("AVG of int64", integers, ["op|AVG", "int64"], op="AVG"),
         refusal("op BAND", floats, ["op", "BAND"], op="BAND"),

@@ -69,6 +69,16 @@ def too_many_bytes(
     return "something travels twice, or is sent to ranks that do not need it"
 
 
+def node_traffic(trace: Trace, nodes: Sequence[Sequence[int]]) -> list[int]:
+    """Bytes that each global rank sends to ranks of other nodes."""
+    node_of = {rank: number for number, ranks in enumerate(nodes) for rank in ranks}
+    sent = [0] * len(node_of)
+    for (src, dst), nbytes in trace.traffic.items():
+        if node_of[src] != node_of[dst]:
+            sent[src] += nbytes
+    return sent
+
+
 def _ranks(ranks: set[int]) -> str:
     numbers = sorted(ranks)
     return f"rank{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"

@@ -157,15 +157,15 @@ class Engine:
         self._start(pending)
         return pending
 
-    def completed(self, pending: Pending, region: bool) -> None:
+    def waiting(self, pending: Pending, region: bool) -> None:
+        """Note in the rank's program that it now waits for `pending`."""
+        operation = pending.operation
+        self.record.events[operation.rank].append(Event("wait", operation.id, 0, 0, None, region))
+
+    def completed(self, pending: Pending) -> None:
         """The rank has waited for `pending` and taken its result."""
         operation = pending.operation
-        if pending.waited:
-            return
         pending.waited = True
-        self.record.events[operation.rank].append(
-            Event("wait", operation.id, 0, 0, None, region)
-        )
         del self.pending[operation.rank][operation.id]
         pending.payload = pending.result = None
         if pending.call is not None:
@@ -173,9 +173,7 @@ class Engine:
 
     def posted(self, operation: Operation, region: bool) -> None:
         """Note in the rank's program that it posted `operation`."""
-        self.record.events[operation.rank].append(
-            Event("post", operation.id, 0, 0, None, region)
-        )
+        self.record.events[operation.rank].append(Event("post", operation.id, 0, 0, None, region))
 
     def _new(self, operation: Operation) -> Pending:
         operation.id = len(self.record.operations)

@@ -60,14 +60,10 @@ def size_text(nbytes: int) -> str:
     """`nbytes` for people: exact below 1 KiB, then KiB, MiB, GiB with one decimal."""
     if nbytes < 1024:
         return f"{nbytes} B"
-    value = float(nbytes)
-    for unit in ("KiB", "MiB", "GiB"):
-        value /= 1024
-        if value < 1024:
-            break
-    return f"{value:.1f} {unit}"
+    power = min((nbytes.bit_length() - 1) // 10, 3)
+    return f"{nbytes / 1024**power:.1f} {('KiB', 'MiB', 'GiB')[power - 1]}"
 
 
 def at(location: Location | None) -> str:
-    """" at file:line", or nothing when the line is not known."""
+    """ " at file:line", or nothing when the line is not known."""
     return f" at {location}" if location is not None else ""

@@ -27,12 +27,12 @@ _local = threading.local()
 
 #: Methods of `random.Random` and of numpy's `RandomState` that are also module-level functions.
 _RANDOM_NAMES = tuple(
-    name for name, f in vars(random).items() if getattr(f, "__self__", None) is random._inst  # type: ignore[attr-defined]
+    name for name, f in vars(random).items() if getattr(f, "__self__", None) is random._inst
 )
 _NUMPY_NAMES = tuple(
     name
     for name, f in vars(np.random).items()
-    if getattr(f, "__self__", None) is np.random.mtrand._rand  # type: ignore[attr-defined]
+    if getattr(f, "__self__", None) is np.random.mtrand._rand
 )
 
 

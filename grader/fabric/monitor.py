@@ -14,7 +14,7 @@ import torch
 
 from grader.fabric.counting import Count, count
 from grader.fabric.record import Operation
-from grader.fabric.torch_internals import DispatchMode
+from grader.fabric.torch_internals import DispatchMode, dispatches
 
 Span = tuple[int, int]
 
@@ -66,6 +66,7 @@ class _Access:
 
 
 _access: dict[Any, _Access] = {}
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def span_of(tensor: torch.Tensor) -> Span:
@@ -74,16 +75,17 @@ def span_of(tensor: torch.Tensor) -> Span:
         return (0, 0)
     itemsize = tensor.element_size()
     if tensor.is_contiguous():
-        begin = tensor.storage_offset() * itemsize
+        begin = int(tensor.storage_offset()) * itemsize
         return (begin, begin + tensor.numel() * itemsize)
     last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    begin = tensor.storage_offset() * itemsize
+    begin = int(tensor.storage_offset()) * itemsize
     return (begin, begin + (last + 1) * itemsize)
 
 
 def storage_key(tensor: torch.Tensor) -> int:
     """Identity of the memory behind `tensor`; also of meta tensors, which have no address."""
-    return tensor.untyped_storage()._cdata
+    key: int = tensor.untyped_storage()._cdata
+    return key
 
 
 class InFlight:
@@ -145,7 +147,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-class Monitor(DispatchMode):
+class Monitor(DispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of one rank.
 
     on_conflict(operation, is_send, write): an access that must not be; it raises.
@@ -158,7 +160,7 @@ class Monitor(DispatchMode):
         on_conflict: Callable[[Operation, bool, bool], None],
         on_compute: Callable[[Count], None] | None,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._in_flight = in_flight
         self._on_conflict = on_conflict
         self._on_compute = on_compute
@@ -166,7 +168,7 @@ class Monitor(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if types:
+        if types and any(kind not in _PLAIN and dispatches(kind) for kind in types):
             # A subclass such as DTensor unwraps itself first; its inner operations come here.
             return NotImplemented
         kwargs = kwargs or {}

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="override,assignment,call-arg,no-untyped-call"
 """The "sim" backend: a `torch.distributed` process group whose ranks are simulated."""
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class SimProcessGroup(dist.ProcessGroup):
         self._name = name
 
     def getBackendName(self) -> str:
-        """"sim"."""
+        """ "sim"."""
         return "sim"
 
     def size(self) -> int:
@@ -146,9 +147,7 @@ class SimProcessGroup(dist.ProcessGroup):
 
     def _peer(self, group_rank: int, verb: str) -> int:
         if not 0 <= group_rank < self._size:
-            raise ValueError(
-                f"cannot {verb} rank {group_rank} of a group of {self._size}"
-            )
+            raise ValueError(f"cannot {verb} rank {group_rank} of a group of {self._size}")
         peer = self._ranks[group_rank]
         if peer == self._runtime.rank:
             raise ValueError(f"rank {peer} cannot {verb} itself: copy the tensor instead")
@@ -326,7 +325,9 @@ class SimProcessGroup(dist.ProcessGroup):
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def alltoall(self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None) -> SimWork:
+    def alltoall(
+        self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None
+    ) -> SimWork:
         """Exchange lists of tensors, of any sizes."""
         dtype = str(input_tensors[0].dtype) if input_tensors else ""
         return self._collective(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -26,6 +26,9 @@ from grader.fabric.torch_internals import (
     pop_mode_if_top,
     push_mode,
 )
+
+if TYPE_CHECKING:
+    from grader.fabric.store import SimStore
 
 Tensors = Sequence[torch.Tensor]
 
@@ -50,7 +53,7 @@ class RankRuntime:
         self.scheduler = scheduler
         self.thread = thread
         self.region = True
-        self.store: Any = None  # the rank's view of the run's store, once asked for
+        self.store: SimStore | None = None  # the rank's view of the run's store, once asked for
         self.batch = -1
         self.batch_location: Location | None = None
         self._report = report
@@ -160,9 +163,7 @@ class RankRuntime:
             pending = self._try(self.engine.post_collective, operation, call)
         return self._posted(pending, reads, writes)
 
-    def _operation(
-        self, kind: str, group: int, peer: int, tensors: Tensors, tag: int
-    ) -> Operation:
+    def _operation(self, kind: str, group: int, peer: int, tensors: Tensors, tag: int) -> Operation:
         if self.scheduler.aborted:
             raise SimulationAborted("the run has ended")
         location = self.batch_location if self.batch >= 0 else user_location()
@@ -261,6 +262,7 @@ class RankRuntime:
         """Suspend the rank until `pending` is done, then hand over what it brought."""
         if pending.waited:
             return
+        self.engine.waiting(pending, self.region)
         if not pending.done:
             self.scheduler.wait_for(self.thread, pending)
         elif self.scheduler.aborted:
@@ -280,7 +282,7 @@ class RankRuntime:
                 if not target.is_meta:
                     same = target.shape == result.shape
                     target.copy_(result if same else result.reshape(target.shape))
-        self.engine.completed(pending, self.region)
+        self.engine.completed(pending)
 
     def poll(self, pending: Pending) -> bool:
         """Whether `pending` is done; others run first, since a rank that polls must let them."""
@@ -332,7 +334,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 @lru_cache(maxsize=64)
 def dtype_name(dtype: torch.dtype) -> str:
-    """"float32" for `torch.float32`."""
+    """ "float32" for `torch.float32`."""
     return str(dtype).removeprefix("torch.")
 
 

@@ -222,21 +222,20 @@ class _Simulation:
 
     def initializer(self, original: Callable[..., None]) -> Callable[..., None]:
         """`init_process_group` for ranks: whatever backend is asked for, it is this cluster."""
+
         def init_process_group(
             backend: str | None = None,
             init_method: str | None = None,
             timeout: Any = None,
             world_size: int = -1,
             rank: int = -1,
-            store: dist.Store | None = None,
+            store: Any = None,
             *args: Any,
             **kwargs: Any,
         ) -> None:
             runtime = _runtimes.get(threading.get_ident())
             if runtime is None:
-                original(
-                    backend, init_method, timeout, world_size, rank, store, *args, **kwargs
-                )
+                original(backend, init_method, timeout, world_size, rank, store, *args, **kwargs)
                 return
             size = self.engine.world_size
             for name, given, actual in (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 from grader.fabric.findings import SimulationAborted
 from grader.fabric.runtime import RankRuntime
@@ -14,7 +15,7 @@ from grader.fabric.runtime import RankRuntime
 DEFAULT_TIMEOUT = timedelta(minutes=5)
 
 
-class SimStore(dist.Store):
+class SimStore(Store):
     """One rank's view of the store that all ranks of a run share.
 
     data: the shared keys and values. on_use(name) is called for every access of the program's.

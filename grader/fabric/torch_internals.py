@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # noqa: F401  (must be imported before ranks start)
+import torch.distributed.nn.functional
 from torch.distributed import distributed_c10d as c10d
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
@@ -36,7 +36,7 @@ _WORLD_FIELDS = (
 )
 
 
-class DispatchMode(TorchDispatchMode):
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode that does not bring in torch's compiler.
 
     Torch otherwise wraps `__torch_dispatch__` so that the first operation imports the compiler
@@ -46,6 +46,16 @@ class DispatchMode(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
+
+
+def dispatches(kind: type) -> bool:
+    """Whether a tensor subclass handles operations itself, as DTensor does."""
+    own = getattr(kind, "__torch_dispatch__", None)
+    return own not in (
+        None,
+        torch.Tensor.__torch_dispatch__,
+        torch._C._disabled_torch_dispatch_impl,
+    )
 
 
 class RankWorld:
@@ -90,14 +100,14 @@ def install_world() -> WorldByThread:
     """Put a `WorldByThread` in the place of torch's world object."""
     world = WorldByThread(c10d._world)
     c10d._world = world  # type: ignore[assignment]
-    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)  # type: ignore[attr-defined]
     return world
 
 
 def uninstall_world(world: WorldByThread) -> None:
     """Undo `install_world`."""
     c10d._world = world.real
-    torch._C._distributed_c10d._set_thread_isolation_mode(False)
+    torch._C._distributed_c10d._set_thread_isolation_mode(False)  # type: ignore[attr-defined]
 
 
 def release_groups() -> None:

@@ -23,7 +23,7 @@ CATALOGUE: dict[Language, dict[str, str]] = {
         "changed": "changed since",
         "running": "running",
         "likely_cause": "likely cause",
-        "worth": "{points} points",
+        "worth": "worth {points}",
         "graded": "grading {solution} on {device}, seed {seed}",
         "total": "total: {points} of {max_points} points "
         "({percent} % of what could be earned here)",

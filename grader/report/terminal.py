@@ -86,7 +86,12 @@ class Progress:
             self._print_indented(Text.assemble((likely, "bold"), check.cause))
 
     def _print_indented(self, words: Text) -> None:
-        self._console.print(Padding(words, (0, 0, 0, 6)), soft_wrap=not self._console.is_terminal)
+        if self._console.is_terminal:
+            self._console.print(Padding(words, (0, 0, 0, 6)))
+            return
+        # In a file or a pipe every line stays whole, however long.
+        for line in words.split("\n"):
+            self._console.print(Text("      ").append_text(line), soft_wrap=True)
 
 
 def print_table(console: Console, results: Results, language: str) -> None:

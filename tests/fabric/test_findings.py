@@ -57,7 +57,10 @@ def test_deadlock_draws_the_cycle_with_sizes_and_lines() -> None:
     line = line_of(all_send_first, "send")
     assert finding.kind == "deadlock"
     assert "rank 0 → rank 1 → rank 2 → rank 0 wait for each other" in finding.message
-    assert f"rank 1 waits for its send of 4.0 KiB ((1024,) float32) to rank 2 at test_findings.py:{line}" in finding.message
+    assert (
+        "rank 1 waits for its send of 4.0 KiB ((1024,) float32) to rank 2 "
+        f"at test_findings.py:{line}" in finding.message
+    )
     assert "Every rank here sends first" in finding.message
     assert finding.details["cycle"] == [0, 1, 2]
     assert finding.locations[2].line == line
@@ -214,7 +217,10 @@ def reads_early(rank: int, _: Any) -> None:
 def test_receive_buffer_read_before_wait_names_both_lines() -> None:
     finding = the_finding(reads_early)
     assert finding.kind == "receive_buffer_read"
-    assert f"rank 1 read a buffer that is still being received at test_findings.py:{line_of(reads_early, 'read')}" in finding.message
+    assert (
+        "rank 1 read a buffer that is still being received "
+        f"at test_findings.py:{line_of(reads_early, 'read')}" in finding.message
+    )
     assert f"posted at test_findings.py:{line_of(reads_early, 'post')}" in finding.message
     assert "recv of 16 B ((4,) float32) from rank 0" in finding.message
 
@@ -301,7 +307,10 @@ def changes_early(rank: int, _: Any) -> None:
 def test_send_buffer_changed_before_wait_names_the_line() -> None:
     finding = the_finding(changes_early)
     assert finding.kind == "send_buffer_changed"
-    assert f"rank 0 changed a buffer that it is still sending at test_findings.py:{line_of(changes_early, 'change')}" in finding.message
+    assert (
+        "rank 0 changed a buffer that it is still sending "
+        f"at test_findings.py:{line_of(changes_early, 'change')}" in finding.message
+    )
 
 
 def test_send_buffer_changed_behind_pytorchs_back_is_found_at_wait() -> None:
@@ -373,7 +382,10 @@ def never_waits(rank: int, _: Any) -> None:
 def test_receive_never_waited_for_is_an_error_with_its_line() -> None:
     finding = the_finding(never_waits)
     assert finding.kind == "receive_not_waited" and finding.severity == "error"
-    assert f"rank 1 never waited for its recv of 8 B ((2,) float32) from rank 0 at test_findings.py:{line_of(never_waits, 'post')}" in finding.message
+    assert (
+        "rank 1 never waited for its recv of 8 B ((2,) float32) from rank 0 "
+        f"at test_findings.py:{line_of(never_waits, 'post')}" in finding.message
+    )
 
 
 def test_send_never_waited_for_is_a_warning() -> None:
@@ -581,7 +593,10 @@ def test_a_forbidden_collective_is_named_with_its_line() -> None:
     finding = the_finding(_calls_all_reduce, allow={"p2p"})
     assert finding.kind == "forbidden_call"
     line = line_of(_calls_all_reduce, "call")
-    assert f"rank 0 called all_reduce at test_findings.py:{line}, which this task forbids" in finding.message
+    assert (
+        f"rank 0 called all_reduce at test_findings.py:{line}, which this task forbids"
+        in finding.message
+    )
 
 
 def _calls_all_reduce(rank: int, _: Any) -> None:
@@ -623,7 +638,7 @@ def test_an_exception_is_shown_first_with_the_positions_of_the_others() -> None:
     first, *rest = finding.message.splitlines()
     assert first == "rank 1 raised KeyError: 'bucket'"
     text = "\n".join(rest)
-    assert f'line {line_of(_raises, "raise")}, in _raises' in text
+    assert f"line {line_of(_raises, 'raise')}, in _raises" in text
     assert "torch/distributed" not in text
     assert "The others:" in text
     assert "rank 0 waits for its recv of 4 B ((1,) float32) from rank 1" in text

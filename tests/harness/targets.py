@@ -137,7 +137,8 @@ def leave_orphans(where: str) -> None:
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            Path(where).write_text(str(os.getpid()))
+            Path(where + ".part").write_text(str(os.getpid()))
+            os.rename(where + ".part", where)
             time.sleep(60)
         os._exit(0)
     deadline = time.monotonic() + 5

@@ -98,6 +98,7 @@ def test_failure_shows_message_and_cause_without_traceback(
     message = _task(graded[1], "part")["checks"][1]["message"]
     assert message == "rank 2 sent 96 bytes, expected 48\nlikely cause: it sends everything"
     assert "raise CheckFailed" not in out
+    assert f"ZeroDivisionError{' and so on' * 40} at ring.py:12" in out  # whole, in a pipe
 
 
 def test_fault_of_the_kit_shows_its_traceback(graded: tuple[Run, dict[str, Any]]) -> None:

@@ -96,6 +96,14 @@ def test_killed_setup_is_repaired_by_the_next_call(kit: Kit, step: str) -> None:
     assert kit.log.read_text() == ""
 
 
+def test_killed_update_is_repaired_by_the_next_call(kit: Kit) -> None:
+    kit.make("setup")
+    os.utime(kit.folder / "constraints.txt", (2e9, 2e9))
+    assert kit.make("setup", FAIL_AT="torch==").returncode != 0
+    assert kit.make("setup").returncode == 0
+    assert len(kit.calls("-m venv")) == 1
+
+
 def test_old_python_is_a_clear_error(kit: Kit) -> None:
     run = kit.make("grade", TOO_OLD="1")
     assert run.returncode != 0
