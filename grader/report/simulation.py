@@ -1,0 +1,111 @@
+"""`grader sim`: what a script did on the simulated cluster, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+from grader.fabric.chrome import write_chrome_trace
+from grader.fabric.cluster import Cluster
+from grader.fabric.cluster_file import read_cluster
+from grader.fabric.findings import size_text
+from grader.fabric.picture import write_picture
+from grader.fabric.script import run_script
+from grader.fabric.trace import TimedTrace, Trace
+
+#: More ranks than this are summed up in the table.
+SHOWN = 16
+
+
+def seconds_text(seconds: float) -> str:
+    """For people: ns, µs, ms or s with three figures."""
+    for scale, unit in ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms")):
+        if seconds < 999.5 * scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def simulate_script(
+    script: Path,
+    ranks: int,
+    cluster: Cluster,
+    argv: list[str],
+    *,
+    trace_file: Path | None = None,
+    picture_file: Path | None = None,
+    seed: int = 0,
+    schedule: int | None = None,
+    time_limit: float = 60.0,
+    out: TextIO,
+) -> int:
+    """Run the script, print what happened to `out`, write the trace. 0 clean, 1 with findings.
+
+    Raises grader.fabric.script.ScriptError when the script cannot be run.
+    """
+    result = run_script(
+        script,
+        ranks,
+        argv,
+        devices_per_node=cluster.devices_per_node,
+        seed=seed,
+        schedule=schedule,
+        time_limit=time_limit,
+    )
+    trace = Trace(result.record)
+    timed = trace.on(cluster)
+    print(file=out)
+    for finding in (*result.findings, *result.warnings):
+        print(f"{finding.severity}: {finding.message}\n", file=out)
+    _summary(timed, cluster, result.seconds, out)
+    if trace_file is not None:
+        write_chrome_trace(timed.timeline, trace_file)
+        print(f"trace: {trace_file} (opens in https://ui.perfetto.dev)", file=out)
+    if picture_file is not None:
+        write_picture(timed.timeline, picture_file)
+        print(f"picture: {picture_file}", file=out)
+    return 1 if result.findings else 0
+
+
+def _summary(timed: TimedTrace, cluster: Cluster, host_seconds: float, out: TextIO) -> None:
+    world = timed.record.world_size
+    dependent = ", order-dependent" if timed.record.order_dependent else ""
+    print(
+        f"{world} ranks on {cluster.name}: {seconds_text(timed.makespan)} of virtual time"
+        f"{dependent} ({seconds_text(host_seconds)} here)",
+        file=out,
+    )
+    print(
+        f"{size_text(timed.total_bytes)} moved, {sum(timed.messages_sent)} messages, "
+        f"{timed.rounds} rounds",
+        file=out,
+    )
+    columns = ("rank", "sent", "received", "messages", "computing", "overlapped", "idle")
+    print(" ".join(f"{name:>11}" for name in columns), file=out)
+    for rank in range(min(world, SHOWN)):
+        row = (
+            str(rank),
+            size_text(timed.bytes_sent[rank]),
+            size_text(timed.bytes_received[rank]),
+            str(timed.messages_sent[rank]),
+            seconds_text(timed.timeline.computing(rank)),
+            seconds_text(timed.overlap(rank)),
+            seconds_text(timed.idle(rank)),
+        )
+        print(" ".join(f"{cell:>11}" for cell in row), file=out)
+    if world > SHOWN:
+        print(f"… and {world - SHOWN} more ranks", file=out)
+
+
+def cluster_of(name: str, ranks: int) -> Cluster:
+    """A preset by name, or the cluster that a TOML file describes; big enough for `ranks`.
+
+    Raises ValueError with one line for the user.
+    """
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        cluster = read_cluster(path)
+    else:
+        cluster = Cluster.preset(name, ranks)
+    if cluster.devices < ranks:
+        raise ValueError(f"{name} has {cluster.devices} devices, too few for {ranks} ranks")
+    return cluster
