@@ -282,10 +282,10 @@ def expect_refusal(error: dict[str, str] | None, names: Sequence[str], where: st
 
 
 #: (world, ranks, spec, root, number of the case) -> the case
-Maker = Callable[[int, Sequence[int] | None, Spec, int, int], Case]
+Make = Callable[[int, Sequence[int] | None, Spec, int, int], Case]
 
 
-def over_worlds(make: Maker, specs: Sequence[Spec] = SPECS) -> list[Case]:
+def over_worlds(make: Make, specs: Sequence[Spec] = SPECS) -> list[Case]:
     """Cases over all worlds and roots of the default group, with every spec in turn."""
     places = [(world, root) for world in WORLDS for root in range(world)]
     return [
@@ -294,7 +294,7 @@ def over_worlds(make: Maker, specs: Sequence[Spec] = SPECS) -> list[Case]:
     ]
 
 
-def over_groups(make: Maker, specs: Sequence[Spec] = SPECS) -> list[Case]:
+def over_groups(make: Make, specs: Sequence[Spec] = SPECS) -> list[Case]:
     """Cases over sub-groups of permuted ranks and worlds of one rank; roots are global ranks."""
     cases = [make(1, None, specs[number], 0, number) for number in range(3)]
     for world, ranks in GROUPS:

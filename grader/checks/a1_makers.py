@@ -9,6 +9,7 @@ import torch
 
 from grader.checks.a1_cases import (
     NUMBERS,
+    Make,
     Spec,
     expect_equal,
     expect_reduced,
@@ -25,6 +26,10 @@ from grader.checks.causes import Case
 from grader.checks.framework import CheckFailed
 
 Ranks = Sequence[int] | None
+METHODS = {
+    "all_reduce_pairwise": "all_reduce",
+    "all_reduce_parameter_server": "parameter_server",
+}
 
 
 class Maker:
@@ -38,6 +43,11 @@ class Maker:
     def __init__(self, rng: torch.Generator, op: str | None = None) -> None:
         self._rng = rng
         self._op = op
+
+    def of(self, name: str) -> Make:
+        """The method that makes cases of task a1.`name`."""
+        method: Make = getattr(self, METHODS.get(name, name))
+        return method
 
     def _random(self, spec: Spec, shape: Sequence[int] | None = None) -> torch.Tensor:
         tensor: torch.Tensor = random_tensor(self._rng, spec, shape)

@@ -1,6 +1,7 @@
 """What the collectives of assignment 1 may send, read from the trace of one call.
 
-p ranks of the default group, m bytes per tensor; rounds as `Trace` counts them.
+p ranks of the default group, `nbytes` per tensor, `root` the rank that is special where one is;
+rounds as `Trace` counts them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def total(trace: Trace, nbytes: int) -> None:
         )
 
 
-def neighbours(trace: Trace, nbytes: int) -> None:
+def neighbours(trace: Trace, nbytes: int, root: int) -> None:
     """At most two messages of `nbytes` from each rank, to its neighbours only."""
     ranks = len(trace.bytes_sent)
     for rank, peers in enumerate(trace.peers):
@@ -137,7 +138,7 @@ def gather_volume(trace: Trace, nbytes: int, root: int) -> None:
     _relays(trace, trace.bytes_sent, ranks * nbytes // 2, root, "sent")
 
 
-def all_gather_volume(trace: Trace, nbytes: int) -> None:
+def all_gather_volume(trace: Trace, nbytes: int, root: int) -> None:
     """Every rank receives the p − 1 tensors that it lacks."""
     ranks = len(trace.bytes_sent)
     needed = (ranks - 1) * nbytes
@@ -155,7 +156,7 @@ def all_gather_volume(trace: Trace, nbytes: int) -> None:
             )
 
 
-def reduce_scatter_volume(trace: Trace, nbytes: int) -> None:
+def reduce_scatter_volume(trace: Trace, nbytes: int, root: int) -> None:
     """Every rank sends p − 1 entries of `nbytes`."""
     ranks = len(trace.bytes_sent)
     needed = (ranks - 1) * nbytes
@@ -213,7 +214,7 @@ def barrier_volume(trace: Trace) -> None:
     rounds(trace, most)
 
 
-def pairwise_volume(trace: Trace, nbytes: int) -> None:
+def pairwise_volume(trace: Trace, nbytes: int, root: int) -> None:
     """One whole tensor from every rank to every other."""
     ranks = len(trace.bytes_sent)
     for rank, count in enumerate(trace.messages_sent):

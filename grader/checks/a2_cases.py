@@ -26,7 +26,6 @@ from grader.checks.a1_cases import (
     with_strides,
 )
 from grader.checks.causes import Case
-from grader.checks.causes_a2 import unreduced_elements
 from grader.checks.compare import assert_same_bits
 from grader.checks.framework import CheckFailed
 
@@ -158,6 +157,24 @@ def expect_reduction(
             kept = unreduced_elements(got, total, before, len(inputs))
             failure.cause = kept or failure.cause
         raise
+
+
+def unreduced_elements(
+    got: torch.Tensor, expected: torch.Tensor, before: torch.Tensor, ranks: int
+) -> str | None:
+    """The cause when some elements came back as they went in, while others were reduced."""
+    if got.shape != before.shape or got.dtype != before.dtype:
+        return None
+    kept = (got == before).flatten() & (expected != before.to(expected.dtype)).flatten()
+    count, length = int(kept.sum()), kept.numel()
+    if count in (0, length):
+        return None
+    if count < ranks and bool(kept[-count:].all()) and length % ranks:
+        return (
+            f"the last {count} of {length} elements were left out: {ranks} chunks of "
+            f"⌊{length} / {ranks}⌋ do not cover the vector"
+        )
+    return f"{count} of {length} elements came back as they went in"
 
 
 def _refused_by_all(answers: list[Any], members: list[int], strided: bool) -> bool:

@@ -1,7 +1,11 @@
-"""The checks of assignment 1."""
+"""The checks of assignment 1.
+
+Tables hold what is checked of every collective in the same way; functions, what is checked of one.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +18,13 @@ from grader.checks.a1_cases import (
     SPECS,
     Spec,
     expect_new_memory,
+    expect_refusal,
     expect_unchanged,
     over_groups,
     over_worlds,
-    refusal,
 )
 from grader.checks.a1_makers import Maker
+from grader.checks.a1_refusals import REFUSALS
 from grader.checks.causes import Bench, Case, heard_of
 from grader.checks.compare import assert_same_bits
 from grader.checks.framework import CheckFailed, check
@@ -27,10 +32,9 @@ from grader.checks.world import SimulatedCluster
 from grader.fabric.trace import Trace
 
 Metrics = dict[str, Any]
-Make = Callable[..., Case]
 
 NARROW: Spec = (torch.bfloat16, (48,), False)
-NARROW_BYTES = 96
+NBYTES = 96  # of such a tensor
 MEASURED = (2, 5, 8)  # ranks of the worlds in which volume is measured
 REORDER: Spec = (torch.float32, (257,), False)  # long enough that another order shows
 
@@ -46,50 +50,165 @@ def bench(cluster: SimulatedCluster, name: str) -> Bench:
     return Bench(cluster, f"a1.{name}", "a1:collective")
 
 
-def measure(
-    cluster: SimulatedCluster, name: str, maker: Make, judge: Callable[[Trace, int], None]
-) -> Trace:
-    """Run one case in each measured world and judge its trace; the last trace is returned.
+def row(name: str, points: float, demand: str, *values: object) -> Any:
+    """A row of a table of checks: `values` after the function's name."""
+    mark = pytest.mark.check(task=f"a1.{name}", points=float(points), name=demand)
+    return pytest.param(name, *values, marks=mark, id=name)
 
-    judge(trace, root). The call must also be right; NCCL's order of messages is tried as well.
-    """
+
+# what is checked of all in the same way -----------------------------------------------------------
+
+VALUES = (
+    row("neighbour_exchange", 4, "returns both neighbours' tensors", SPECS),
+    row("broadcast", 3, "copies the root's tensor to every rank", SPECS),
+    row("scatter", 2, "gives each rank its tensor and keeps the root's list", SPECS),
+    row("gather", 2, "collects every rank's tensor on the root", SPECS),
+    row("reduce", 3, "reduces into the root's tensor", NUMBERS),
+    row("all_gather", 4, "collects every rank's tensor on every rank", SPECS),
+    row("reduce_scatter", 3.5, "reduces entry i of all lists onto rank i", NUMBERS),
+    row("all_reduce_pairwise", 2, "reduces into every rank's tensor", NUMBERS),
+    row("all_reduce_parameter_server", 3, "reduces into every rank's tensor", NUMBERS),
+)
+
+
+@pytest.mark.parametrize(("name", "specs"), VALUES)
+def test_values(cluster: SimulatedCluster, make: Maker, name: str, specs: tuple[Spec, ...]) -> None:
+    bench(cluster, name).run_all(over_worlds(make.of(name), specs), schedules=2)
+
+
+IN_GROUPS = "works in sub-groups and alone"
+GROUPS = (
+    row("neighbour_exchange", 1.5, IN_GROUPS),
+    row("broadcast", 2, IN_GROUPS),
+    row("scatter", 1, IN_GROUPS),
+    row("gather", 1, IN_GROUPS),
+    row("reduce", 1.5, IN_GROUPS),
+    row("all_gather", 2, IN_GROUPS),
+    row("reduce_scatter", 2, IN_GROUPS),
+    row("all_reduce_pairwise", 1, IN_GROUPS),
+    row("all_reduce_parameter_server", 1.5, IN_GROUPS),
+)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups(cluster: SimulatedCluster, rng: torch.Generator, name: str) -> None:
+    maker, averages = Maker(rng).of(name), Maker(rng, "AVG").of(name)
+    cases = [*over_groups(maker), averages(5, (4, 1, 2), SPECS[0], 1, 0)]
+    usual = [maker(world, None, SPECS[0], 1, 0) for world in (2, 3)]
+    bench(cluster, name).run_all(cases, [*usual, averages(3, None, SPECS[0], 1, 0)])
+
+
+def logarithmic(trace: Trace, _: int, __: int) -> None:
+    """At most ⌈log₂ p⌉ rounds."""
+    volume.rounds(trace, volume.log2_ceiling(len(trace.bytes_sent)))
+
+
+VOLUME = (
+    row("neighbour_exchange", 1, "talks to its two neighbours only", volume.neighbours),
+    row("broadcast", 2, "sends no more than a binomial tree", volume.broadcast_tree),
+    row("broadcast", 2, "needs no more rounds than a binomial tree", logarithmic),
+    row("scatter", 1, "sends each rank its own tensor and nothing else", volume.scatter_volume),
+    row("gather", 1, "brings the root each tensor once", volume.gather_volume),
+    row("reduce", 2, "sends no more than a tree", volume.reduce_tree),
+    row("reduce", 1.5, "needs no more rounds than a tree", logarithmic),
+    row("all_gather", 3, "receives only what it lacks", volume.all_gather_volume),
+    row(
+        "reduce_scatter",
+        2.5,
+        "sends each entry only to the rank that reduces it",
+        volume.reduce_scatter_volume,
+    ),
+    row(
+        "all_reduce_pairwise",
+        1,
+        "sends every rank's tensor to every other rank",
+        volume.pairwise_volume,
+    ),
+    row(
+        "all_reduce_parameter_server",
+        3,
+        "moves everything through the server in two rounds",
+        volume.parameter_server_volume,
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "judge"), VOLUME)
+def test_volume(
+    cluster: SimulatedCluster,
+    make: Maker,
+    metrics: Metrics,
+    name: str,
+    judge: Callable[[Trace, int, int], None],
+) -> None:
     for world in MEASURED:
         root = world // 2
-        case = maker(world, None, NARROW, root, 0)
-        outcome = bench(cluster, name).run([case], nccl_hint=world == MEASURED[1])
-        judge(outcome.trace, root)
-    return outcome.trace
+        case = make.of(name)(world, None, NARROW, root, 0)
+        trace = bench(cluster, name).run([case], nccl_hint=world == MEASURED[1]).trace
+        judge(trace, NBYTES, root)
+    metrics |= {
+        "ranks": world,
+        "tensor_bytes": NBYTES,
+        "rounds": trace.rounds,
+        "most_bytes_sent_by_a_rank": max(trace.bytes_sent),
+        "most_bytes_received_by_a_rank": max(trace.bytes_received),
+        "most_messages_sent_by_a_rank": max(trace.messages_sent),
+    }
+    if name == "all_reduce_parameter_server":
+        metrics["bytes_sent_by_the_server"] = trace.bytes_sent[root]
+        metrics["bytes_received_by_the_server"] = trace.bytes_received[root]
+        metrics["bytes_sent_by_a_worker"] = trace.bytes_sent[root - 1]
 
 
-def refuses(cluster: SimulatedCluster, name: str, cases: list[Case]) -> None:
-    """All cases raise what they must, and nothing is sent."""
-    outcome = bench(cluster, name).run(cases)
-    sent = sum(outcome.trace.messages_sent)
-    if sent:
-        raise CheckFailed(
-            f"{sent} messages were sent by calls that must be refused, expected none",
-            cause="the error was found only after messages had been sent",
-        )
+REFUSES = (
+    row("broadcast", 1, "refuses a root outside the group"),
+    row("scatter", 1, "refuses arguments that do not fit"),
+    row("gather", 1, "refuses arguments that do not fit"),
+    row("reduce", 1, "refuses a root outside the group and operations it lacks"),
+    row("all_gather", 1, "refuses lists that do not fit"),
+    row("reduce_scatter", 1, "refuses lists that do not fit and operations it lacks"),
+    row("all_to_all_single", 2, "refuses split sizes that do not fit"),
+    row("all_reduce_pairwise", 1, "refuses operations it lacks"),
+    row(
+        "all_reduce_parameter_server",
+        1.5,
+        "refuses a server outside the group and operations it lacks",
+    ),
+)
 
 
-def vectors(world: int = 3, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
-    """One small tensor per rank."""
-    return [torch.full((4,), rank + 1, dtype=dtype) for rank in range(world)]
+@pytest.mark.parametrize("name", REFUSES)
+def test_refusals(cluster: SimulatedCluster, name: str) -> None:
+    cases = REFUSALS[name]()
+    for world in sorted({case.world_size for case in cases}):
+        here = [case for case in cases if case.world_size == world]
+        sent = sum(bench(cluster, name).run(here).trace.messages_sent)
+        if sent:
+            raise CheckFailed(
+                f"{sent} messages were sent by calls that must be refused, expected none",
+                cause="the error was found only after messages had been sent",
+            )
 
 
-# neighbour_exchange -----------------------------------------------------------------------------
+BITS = (
+    row("all_reduce_pairwise", 1, "gives all ranks the same bits"),
+    row("all_reduce_parameter_server", 1, "gives all ranks the same bits"),
+)
 
 
-@check("a1.neighbour_exchange", points=4, name="returns both neighbours' tensors")
-def test_neighbour_exchange_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "neighbour_exchange").run_all(over_worlds(make.neighbour_exchange), schedules=2)
+@pytest.mark.parametrize("name", BITS)
+def test_same_bits(cluster: SimulatedCluster, rng: torch.Generator, name: str) -> None:
+    for op, world, spec in (("SUM", 5, REORDER), ("AVG", 5, REORDER), ("SUM", 8, NARROW)):
+        case = Maker(rng, op).of(name)(world, None, spec, 3, 0)
+        outcome = bench(cluster, name).run([case])
+        try:
+            assert_same_bits([answer["arguments"]["tensor"] for (answer,) in outcome.outputs])
+        except CheckFailed as failure:
+            failure.message = f"{case.label}: {failure.message}"
+            raise
 
 
-@check("a1.neighbour_exchange", points=1.5, name="works in sub-groups and alone")
-def test_neighbour_exchange_groups(cluster: SimulatedCluster, make: Maker) -> None:
-    cases = over_groups(make.neighbour_exchange)
-    usual = [make.neighbour_exchange(world, None, SPECS[0], 0, 0) for world in (2, 3)]
-    bench(cluster, "neighbour_exchange").run_all(cases, usual)
+# arguments that must stay as they are -------------------------------------------------------------
 
 
 @check("a1.neighbour_exchange", points=1.5, name="returns new tensors and keeps its argument")
@@ -98,156 +217,11 @@ def test_neighbour_exchange_new_tensors(cluster: SimulatedCluster, make: Maker) 
         case = make.neighbour_exchange(world, None, SPECS[0], 0, 0)
         outcome = bench(cluster, "neighbour_exchange").run([case])
         for rank, (answer,) in enumerate(outcome.outputs):
-            where = f"{world} ranks, rank {rank}"
+            where = f"{case.label}, rank {rank}"
             expect_new_memory(answer, list(answer["returned"]), where)
             before = case.arguments[rank]["tensor"]
             after = answer["arguments"]["tensor"]
             expect_unchanged(after, before, "tensor", where, "`tensor` must not be written to")
-
-
-@check("a1.neighbour_exchange", points=1, name="talks to its two neighbours only")
-def test_neighbour_exchange_volume(cluster: SimulatedCluster, make: Maker) -> None:
-    measure(
-        cluster, "neighbour_exchange", make.neighbour_exchange,
-        lambda trace, _: volume.neighbours(trace, NARROW_BYTES),
-    )  # fmt: skip
-
-
-# broadcast --------------------------------------------------------------------------------------
-
-
-@check("a1.broadcast", points=3, name="copies the root's tensor to every rank")
-def test_broadcast_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "broadcast").run_all(over_worlds(make.broadcast), schedules=2)
-
-
-@check("a1.broadcast", points=2, name="works in sub-groups and alone")
-def test_broadcast_groups(cluster: SimulatedCluster, make: Maker) -> None:
-    usual = [make.broadcast(world, None, SPECS[0], 1, 0) for world in (2, 3)]
-    bench(cluster, "broadcast").run_all(over_groups(make.broadcast), usual)
-
-
-@check("a1.broadcast", points=2, name="sends no more than a binomial tree")
-def test_broadcast_volume(cluster: SimulatedCluster, make: Maker, metrics: Metrics) -> None:
-    trace = measure(
-        cluster, "broadcast", make.broadcast,
-        lambda trace, root: volume.broadcast_tree(trace, NARROW_BYTES, root),
-    )  # fmt: skip
-    metrics["messages_of_the_root"] = max(trace.messages_sent)
-
-
-@check("a1.broadcast", points=2, name="needs no more rounds than a binomial tree")
-def test_broadcast_rounds(cluster: SimulatedCluster, make: Maker, metrics: Metrics) -> None:
-    trace = measure(cluster, "broadcast", make.broadcast, logarithmic)
-    metrics["rounds"] = trace.rounds
-
-
-def logarithmic(trace: Trace, _: int) -> None:
-    """At most ⌈log₂ p⌉ rounds."""
-    volume.rounds(trace, volume.log2_ceiling(len(trace.bytes_sent)))
-
-
-@check("a1.broadcast", points=1, name="refuses a root outside the group")
-def test_broadcast_refusals(cluster: SimulatedCluster) -> None:
-    refuses(cluster, "broadcast", outside_the_group("src", "tensor"))
-
-
-def outside_the_group(root: str, *names: str, op: str | None = None) -> list[Case]:
-    """Calls with a root that no rank of the group is: beyond the world, and beside the group."""
-    cases = []
-    for ranks, wrong in ((None, 7), ((2, 0), 1)):
-        arguments = [{name: tensor for name in names} | {root: wrong} for tensor in vectors()]
-        cases.append(refusal(f"{root}={wrong}", arguments, [root, str(wrong)], ranks=ranks, op=op))
-    return cases
-
-
-# scatter and gather -----------------------------------------------------------------------------
-
-
-@check("a1.scatter", points=2, name="gives each rank its tensor and keeps the root's list")
-def test_scatter_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "scatter").run_all(over_worlds(make.scatter), schedules=2)
-
-
-@check("a1.scatter", points=1, name="works in sub-groups and alone")
-def test_scatter_groups(cluster: SimulatedCluster, make: Maker) -> None:
-    usual = [make.scatter(world, None, SPECS[0], 1, 0) for world in (2, 3)]
-    bench(cluster, "scatter").run_all(over_groups(make.scatter), usual)
-
-
-@check("a1.scatter", points=1, name="sends each rank its own tensor and nothing else")
-def test_scatter_volume(cluster: SimulatedCluster, make: Maker) -> None:
-    measure(
-        cluster, "scatter", make.scatter,
-        lambda trace, root: volume.scatter_volume(trace, NARROW_BYTES, root),
-    )  # fmt: skip
-
-
-def root_lists(root: str, one: str, many: str) -> list[Case]:
-    """Refusals of scatter and gather. Where only the root can see the fault, it is alone."""
-    wrong = [{one: tensor, many: None, root: 7} for tensor in vectors()]
-    own = vectors(1)[0]
-    cases = [refusal(f"{root}=7", wrong, [root, "7"])]
-    for label, given, names in (
-        ("three tensors for one rank", [own.clone() for _ in range(3)], [many, "3", "1|one"]),
-        ("no list on the root", None, [many, "None"]),
-        ("another dtype", [own.double()], [many, "float64", "float32"]),
-        ("another shape", [torch.zeros(6)], [many, "6", "4"]),
-    ):
-        cases.append(refusal(label, [{one: own, many: given, root: 0}], names))
-    return cases
-
-
-def refuses_root_lists(cluster: SimulatedCluster, name: str, cases: list[Case]) -> None:
-    """Run refusals of different world sizes."""
-    for world in sorted({case.world_size for case in cases}):
-        refuses(cluster, name, [case for case in cases if case.world_size == world])
-
-
-@check("a1.scatter", points=1, name="refuses arguments that do not fit")
-def test_scatter_refusals(cluster: SimulatedCluster) -> None:
-    refuses_root_lists(cluster, "scatter", root_lists("src", "output", "inputs"))
-
-
-@check("a1.gather", points=2, name="collects every rank's tensor on the root")
-def test_gather_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "gather").run_all(over_worlds(make.gather), schedules=3)
-
-
-@check("a1.gather", points=1, name="works in sub-groups and alone")
-def test_gather_groups(cluster: SimulatedCluster, make: Maker) -> None:
-    usual = [make.gather(world, None, SPECS[0], 1, 0) for world in (2, 3)]
-    bench(cluster, "gather").run_all(over_groups(make.gather), usual)
-
-
-@check("a1.gather", points=1, name="brings the root each tensor once")
-def test_gather_volume(cluster: SimulatedCluster, make: Maker) -> None:
-    measure(
-        cluster, "gather", make.gather,
-        lambda trace, root: volume.gather_volume(trace, NARROW_BYTES, root),
-    )  # fmt: skip
-
-
-@check("a1.gather", points=1, name="refuses arguments that do not fit")
-def test_gather_refusals(cluster: SimulatedCluster) -> None:
-    refuses_root_lists(cluster, "gather", root_lists("dst", "tensor", "outputs"))
-
-
-# reduce -----------------------------------------------------------------------------------------
-
-
-@check("a1.reduce", points=3, name="reduces into the root's tensor")
-def test_reduce_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "reduce").run_all(over_worlds(make.reduce, NUMBERS), schedules=2)
-
-
-@check("a1.reduce", points=1.5, name="works in sub-groups and alone")
-def test_reduce_groups(cluster: SimulatedCluster, make: Maker, rng: torch.Generator) -> None:
-    cases = over_groups(make.reduce)
-    cases += [Maker(rng, "AVG").reduce(5, (4, 1, 2), SPECS[0], 1, 0)]
-    usual = [make.reduce(world, None, SPECS[0], 1, 0) for world in (2, 3)]
-    usual += [Maker(rng, "AVG").reduce(3, None, SPECS[0], 1, 0)]
-    bench(cluster, "reduce").run_all(cases, usual)
 
 
 @check("a1.reduce", points=1, name="leaves the other ranks' tensors alone")
@@ -255,93 +229,6 @@ def test_reduce_keeps_tensors(cluster: SimulatedCluster, make: Maker) -> None:
     for world in (4, 5):
         cases = [make.reduce(world, None, SPECS[n], n % 2, n, only_root=False) for n in range(4)]
         bench(cluster, "reduce").run(cases)
-
-
-@check("a1.reduce", points=2, name="sends no more than a tree")
-def test_reduce_volume(cluster: SimulatedCluster, make: Maker) -> None:
-    measure(
-        cluster, "reduce", make.reduce,
-        lambda trace, root: volume.reduce_tree(trace, NARROW_BYTES, root),
-    )  # fmt: skip
-
-
-@check("a1.reduce", points=1.5, name="needs no more rounds than a tree")
-def test_reduce_rounds(cluster: SimulatedCluster, make: Maker, metrics: Metrics) -> None:
-    metrics["rounds"] = measure(cluster, "reduce", make.reduce, logarithmic).rounds
-
-
-@check("a1.reduce", points=1, name="refuses a root outside the group and operations it lacks")
-def test_reduce_refusals(cluster: SimulatedCluster) -> None:
-    cases = outside_the_group("dst", "tensor", op="SUM")
-    cases += wrong_operations(lambda tensor: {"tensor": tensor, "dst": 0})
-    refuses(cluster, "reduce", cases)
-
-
-def wrong_operations(arguments: Callable[[torch.Tensor], dict[str, Any]]) -> list[Case]:
-    """An operation that is none of the five, and AVG of integers."""
-    floats, integers = vectors(), vectors(dtype=torch.int32)
-    return [
-        refusal("op BAND", [arguments(each) for each in integers], ["op", "BAND"], op="BAND"),
-        refusal("AVG of int32", [arguments(each) for each in integers], ["AVG", "int"], op="AVG"),
-        refusal("op BXOR", [arguments(each) for each in floats], ["op", "BXOR"], op="BXOR"),
-    ]
-
-
-# all_gather and reduce_scatter ------------------------------------------------------------------
-
-
-@check("a1.all_gather", points=4, name="collects every rank's tensor on every rank")
-def test_all_gather_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "all_gather").run_all(over_worlds(make.all_gather), schedules=2)
-
-
-@check("a1.all_gather", points=2, name="works in sub-groups and alone")
-def test_all_gather_groups(cluster: SimulatedCluster, make: Maker) -> None:
-    usual = [make.all_gather(world, None, SPECS[0], 0, 0) for world in (2, 3)]
-    bench(cluster, "all_gather").run_all(over_groups(make.all_gather), usual)
-
-
-@check("a1.all_gather", points=3, name="receives only what it lacks")
-def test_all_gather_volume(cluster: SimulatedCluster, make: Maker, metrics: Metrics) -> None:
-    trace = measure(
-        cluster, "all_gather", make.all_gather,
-        lambda trace, _: volume.all_gather_volume(trace, NARROW_BYTES),
-    )  # fmt: skip
-    metrics["bytes_received_per_rank"] = max(trace.bytes_received)
-
-
-@check("a1.all_gather", points=1, name="refuses lists that do not fit")
-def test_all_gather_refusals(cluster: SimulatedCluster) -> None:
-    refuses(cluster, "all_gather", wrong_lists("outputs", "tensor"))
-
-
-def wrong_lists(many: str, one: str, op: str | None = None) -> list[Case]:
-    """Lists of the wrong length, dtype and shape, on all ranks alike."""
-    cases = []
-    for label, given, names in (
-        ("4 tensors for 3 ranks", vectors(4), [many, "4", "3"]),
-        ("another dtype", [each.double() for each in vectors()], [many, "float64", "float32"]),
-        ("another shape", [torch.zeros(6) for _ in range(3)], [many, "6", "4"]),
-    ):
-        arguments = [{one: tensor, many: given} for tensor in vectors()]
-        cases.append(refusal(label, arguments, names, op=op))
-    return cases
-
-
-@check("a1.reduce_scatter", points=3.5, name="reduces entry i of all lists onto rank i")
-def test_reduce_scatter_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "reduce_scatter").run_all(over_worlds(make.reduce_scatter, NUMBERS), schedules=2)
-
-
-@check("a1.reduce_scatter", points=2, name="works in sub-groups and alone")
-def test_reduce_scatter_groups(
-    cluster: SimulatedCluster, make: Maker, rng: torch.Generator
-) -> None:
-    cases = over_groups(make.reduce_scatter)
-    cases += [Maker(rng, "AVG").reduce_scatter(5, (4, 1, 2), SPECS[0], 1, 0)]
-    usual = [make.reduce_scatter(world, None, SPECS[0], 0, 0) for world in (2, 3)]
-    usual += [Maker(rng, "AVG").reduce_scatter(3, None, SPECS[0], 1, 0)]
-    bench(cluster, "reduce_scatter").run_all(cases, usual)
 
 
 @check("a1.reduce_scatter", points=1, name="leaves its inputs alone")
@@ -353,20 +240,138 @@ def test_reduce_scatter_keeps_inputs(cluster: SimulatedCluster, make: Maker) -> 
         bench(cluster, "reduce_scatter").run(cases)
 
 
-@check("a1.reduce_scatter", points=2.5, name="sends each entry only to the rank that reduces it")
-def test_reduce_scatter_volume(cluster: SimulatedCluster, make: Maker, metrics: Metrics) -> None:
-    trace = measure(
-        cluster, "reduce_scatter", make.reduce_scatter,
-        lambda trace, _: volume.reduce_scatter_volume(trace, NARROW_BYTES),
-    )  # fmt: skip
-    metrics["bytes_sent_per_rank"] = max(trace.bytes_sent)
+# rendezvous ---------------------------------------------------------------------------------------
 
 
-@check("a1.reduce_scatter", points=1, name="refuses lists that do not fit and operations it lacks")
-def test_reduce_scatter_refusals(cluster: SimulatedCluster) -> None:
-    cases = wrong_lists("inputs", "output", op="SUM")
-    cases += wrong_operations(lambda tensor: {"output": tensor, "inputs": [tensor] * 3})
-    refuses(cluster, "reduce_scatter", cases)
+def meet(cluster: SimulatedCluster, cases: list[list[dict[str, Any]]], **options: Any) -> Any:
+    """Run `rendezvous` cases (each a list by rank of the cluster); answers by case, then rank."""
+    inputs = [{"cases": list(of_rank)} for of_rank in zip(*cases, strict=True)]
+    outcome = cluster.run(
+        "a1:rendezvous", inputs, task="a1.rendezvous", allow=("p2p", "store"), **options
+    )
+    return [[answers[number] for answers in outcome.outputs] for number in range(len(cases))]
+
+
+def comer(
+    rank: int, world: int, address: str, timeout: float = 5.0, absent: bool = False
+) -> dict[str, Any]:
+    """One rank's part of a case."""
+    arguments = {"rank": rank, "world_size": world, "address": address, "timeout": timeout}
+    return {"arguments": arguments, "absent": absent, "refused": True}
+
+
+@check("a1.rendezvous", points=2.5, name="tells every rank every address, in order of rank")
+def test_rendezvous_addresses(cluster: SimulatedCluster) -> None:
+    for world in (1, 2, 5):
+        # Ranks of the job need not be numbered as the simulated ones are.
+        places = [(3 * rank + 1) % world for rank in range(world)]
+        addresses = [f"knoten-{7 * place}.例:{2900 + place}" for place in range(world)]
+        case = [comer(place, world, addresses[place]) for place in places]
+        (answers,) = meet(cluster, [case], schedules=3)
+        for place, answer in zip(places, answers, strict=True):
+            _judge_addresses(answer, addresses, f"{world} ranks, rank {place}")
+
+
+def _judge_addresses(answer: dict[str, Any], addresses: list[str], where: str) -> None:
+    got, error = answer["returned"], answer["error"]
+    if error is not None:
+        cause = None
+        if answer["in_vain"] and not answer["written_before_first_failure"]:
+            cause = "a rank waits for the others before it writes its own address: so do all"
+        raise CheckFailed(
+            f"{where}: expected addresses, got {error['type']}: {error['message']}", cause=cause
+        )
+    if got != addresses:
+        cause = None
+        if not isinstance(got, list):
+            cause = f"the function returns {type(got).__name__}, not a list"
+        elif all(isinstance(each, bytes) for each in got):
+            cause = "a store returns bytes: decode them"
+        elif sorted(map(str, got)) == sorted(addresses):
+            cause = "the list is in order of arrival, not of rank"
+        raise CheckFailed(f"{where}: expected {addresses}, got {got}", cause=cause)
+
+
+MISSING = (3, 8)
+WORLD_WITH_GAPS = 9
+
+
+def with_gaps(timeout: float) -> list[dict[str, Any]]:
+    """Nine ranks are expected, of which two never come."""
+    return [
+        comer(rank, WORLD_WITH_GAPS, f"host{rank}", timeout, absent=rank in MISSING)
+        for rank in range(WORLD_WITH_GAPS)
+    ]
+
+
+@check("a1.rendezvous", points=1.5, name="names exactly the missing ranks when time is up")
+def test_rendezvous_missing(cluster: SimulatedCluster) -> None:
+    (answers,) = meet(cluster, [with_gaps(0.1)])
+    for rank, answer in enumerate(answers):
+        if answer is None:
+            continue
+        where, error = f"ranks {MISSING} missing, rank {rank}", answer["error"]
+        if error is None:
+            raise CheckFailed(f"{where}: expected TimeoutError, got {answer['returned']}")
+        if error["type"] != "TimeoutError":
+            raise CheckFailed(
+                f"{where}: expected TimeoutError, got {error['type']}: {error['message']}",
+                cause="the store's own error is handed on as it is",
+            )
+        named = {int(digits) for digits in re.findall(r"\d+", error["message"])}
+        forgotten = sorted(set(MISSING) - named)
+        if forgotten:
+            raise CheckFailed(
+                f"{where}: the message does not name {forgotten}: {error['message']!r}",
+                cause="it stopped at the first missing rank: find out about all of them",
+            )
+        # 0, 1, 2 and 7 may count something: seconds, or ranks.
+        blamed = sorted(named & ({4, 5, 6} - {rank}))
+        if blamed:
+            raise CheckFailed(
+                f"{where}: the message names ranks that are there, {blamed}: {error['message']!r}",
+                cause="all ranks are blamed, or all after the first that is missing",
+            )
+
+
+@check("a1.rendezvous", points=1, name="spends its timeout once, however many ranks are missing")
+def test_rendezvous_timeout(cluster: SimulatedCluster) -> None:
+    timeout = 0.1
+    (answers,) = meet(cluster, [with_gaps(timeout)])
+    for rank, answer in enumerate(answers):
+        if answer is None:
+            continue
+        if answer["error"] is None or answer["error"]["type"] != "TimeoutError":
+            raise CheckFailed(f"rank {rank}: expected TimeoutError, got {answer['error']}")
+        asked = sum(answer["in_vain"])
+        if asked > 1.5 * timeout:
+            raise CheckFailed(
+                f"rank {rank} asked the store to wait {asked:.2f} s in all for ranks that never "
+                f"came, expected no more than the timeout of {timeout} s",
+                cause="every missing rank gets the whole timeout again: keep a deadline",
+            )
+
+
+@check("a1.rendezvous", points=1, name="refuses arguments that make no sense")
+def test_rendezvous_refusals(cluster: SimulatedCluster) -> None:
+    wrong = (
+        (comer(0, 0, "a"), ["world_size", "0"]),
+        (comer(3, 3, "a"), ["rank", "3"]),
+        (comer(-1, 3, "a"), ["rank", "-1"]),
+        (comer(0, 1, ""), ["address"]),
+        (comer(0, 1, "a", timeout=0.0), ["timeout"]),
+        (comer(0, 1, "a", timeout=-1.0), ["timeout"]),
+    )
+    for (answer,), (part, names) in zip(
+        meet(cluster, [[part] for part, _ in wrong]), wrong, strict=True
+    ):
+        where = f"called with {part['arguments']}"
+        expect_refusal(answer["error"], names, where)
+        if answer["written"]:
+            raise CheckFailed(
+                f"{where}: the store was written to before the error",
+                cause="arguments are checked too late",
+            )
 
 
 # all_to_all_single ------------------------------------------------------------------------------
@@ -432,34 +437,6 @@ def test_all_to_all_volume(cluster: SimulatedCluster, make: Maker, metrics: Metr
     metrics["total_bytes"] = outcome.trace.total_bytes
 
 
-@check("a1.all_to_all_single", points=2, name="refuses split sizes that do not fit")
-def test_all_to_all_refusals(cluster: SimulatedCluster) -> None:
-    rows = torch.arange(12.0).view(6, 2)
-    even = [2, 2, 2]
-
-    def wrong(
-        label: str, names: list[str], output: torch.Tensor, out: Any, input: Any, into: Any
-    ) -> Case:
-        arguments = {
-            "output": output,
-            "input": input,
-            "output_split_sizes": out,
-            "input_split_sizes": into,
-        }
-        return refusal(label, [arguments] * 3, names)
-
-    room = torch.zeros(6, 2)
-    cases = [
-        wrong("input sizes too small", ["input", "3", "6"], room[:3], [1] * 3, rows, [1] * 3),
-        wrong("output sizes too small", ["output", "3", "6"], room, [1] * 3, rows[:3], [1] * 3),
-        wrong("four sizes", ["input", "4", "3"], room, even, rows, [2, 2, 1, 1]),
-        wrong("a negative size", ["output", "-1"], room, [5, 2, -1], rows, even),
-        wrong("5 rows for 3 ranks", ["input", "5", "3"], room[:3], None, rows[:5], None),
-        wrong("another dtype", ["output", "float64", "float32"], room.double(), even, rows, even),
-    ]
-    refuses(cluster, "all_to_all_single", cases)
-
-
 # barrier ----------------------------------------------------------------------------------------
 
 
@@ -507,104 +484,3 @@ def test_barrier_volume(cluster: SimulatedCluster, metrics: Metrics) -> None:
         trace = run_barrier(cluster, barrier_case(world))
         volume.barrier_volume(trace)
     metrics["rounds"] = trace.rounds
-
-
-# the two all-reduces ----------------------------------------------------------------------------
-
-
-def same_bits(cluster: SimulatedCluster, name: str, cases: list[Case]) -> None:
-    """All ranks end with the same bits, and right ones."""
-    for case in cases:
-        outcome = bench(cluster, name).run([case])
-        results = [answers[0]["arguments"]["tensor"] for answers in outcome.outputs]
-        try:
-            assert_same_bits(results)
-        except CheckFailed as failure:
-            failure.message = f"{case.label}: {failure.message}"
-            raise
-
-
-@check("a1.all_reduce_pairwise", points=2, name="reduces into every rank's tensor")
-def test_pairwise_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "all_reduce_pairwise").run_all(
-        over_worlds(make.all_reduce, NUMBERS), schedules=2
-    )
-
-
-@check("a1.all_reduce_pairwise", points=1, name="works in sub-groups and alone")
-def test_pairwise_groups(cluster: SimulatedCluster, make: Maker) -> None:
-    usual = [make.all_reduce(world, None, SPECS[0], 0, 0) for world in (2, 3)]
-    bench(cluster, "all_reduce_pairwise").run_all(over_groups(make.all_reduce), usual)
-
-
-@check("a1.all_reduce_pairwise", points=1, name="gives all ranks the same bits")
-def test_pairwise_bits(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = [Maker(rng, op).all_reduce(5, None, REORDER, 0, 0) for op in ("SUM", "AVG")]
-    cases += [Maker(rng, "SUM").all_reduce(8, None, NARROW, 0, 0)]
-    same_bits(cluster, "all_reduce_pairwise", cases)
-
-
-@check("a1.all_reduce_pairwise", points=1, name="sends every rank's tensor to every other rank")
-def test_pairwise_volume(cluster: SimulatedCluster, make: Maker, metrics: Metrics) -> None:
-    trace = measure(
-        cluster, "all_reduce_pairwise", make.all_reduce,
-        lambda trace, _: volume.pairwise_volume(trace, NARROW_BYTES),
-    )  # fmt: skip
-    metrics["total_bytes"] = trace.total_bytes
-
-
-@check("a1.all_reduce_pairwise", points=1, name="refuses operations it lacks")
-def test_pairwise_refusals(cluster: SimulatedCluster) -> None:
-    refuses(cluster, "all_reduce_pairwise", wrong_operations(lambda tensor: {"tensor": tensor}))
-
-
-@check("a1.all_reduce_parameter_server", points=3, name="reduces into every rank's tensor")
-def test_parameter_server_values(cluster: SimulatedCluster, make: Maker) -> None:
-    bench(cluster, "all_reduce_parameter_server").run_all(
-        over_worlds(make.parameter_server, NUMBERS), schedules=2
-    )
-
-
-@check("a1.all_reduce_parameter_server", points=1.5, name="works in sub-groups and alone")
-def test_parameter_server_groups(cluster: SimulatedCluster, make: Maker) -> None:
-    usual = [make.parameter_server(world, None, SPECS[0], 1, 0) for world in (2, 3)]
-    bench(cluster, "all_reduce_parameter_server").run_all(over_groups(make.parameter_server), usual)
-
-
-@check("a1.all_reduce_parameter_server", points=1, name="gives all ranks the same bits")
-def test_parameter_server_bits(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = [Maker(rng, op).parameter_server(5, None, REORDER, 3, 0) for op in ("SUM", "AVG")]
-    cases += [Maker(rng, "SUM").parameter_server(8, None, NARROW, 0, 0)]
-    same_bits(cluster, "all_reduce_parameter_server", cases)
-
-
-@check(
-    "a1.all_reduce_parameter_server",
-    points=3,
-    name="moves everything through the server in two rounds",
-)
-def test_parameter_server_volume(cluster: SimulatedCluster, make: Maker, metrics: Metrics) -> None:
-    trace = measure(
-        cluster, "all_reduce_parameter_server", make.parameter_server,
-        lambda trace, root: volume.parameter_server_volume(trace, NARROW_BYTES, root),
-    )  # fmt: skip
-    server = MEASURED[-1] // 2
-    metrics["bytes_sent_by_the_server"] = trace.bytes_sent[server]
-    metrics["bytes_received_by_the_server"] = trace.bytes_received[server]
-    metrics["bytes_sent_by_a_worker"] = trace.bytes_sent[server - 1]
-
-
-@check(
-    "a1.all_reduce_parameter_server",
-    points=1.5,
-    name="refuses a server outside the group and operations it lacks",
-)
-def test_parameter_server_refusals(cluster: SimulatedCluster) -> None:
-    wrong = [{"tensor": tensor, "server": 3} for tensor in vectors()]
-    negative = [{"tensor": tensor, "server": -4} for tensor in vectors()]
-    cases = [
-        refusal("server=3 of 3 ranks", wrong, ["server", "3"], op="SUM"),
-        refusal("server=-4", negative, ["server", "-4"], op="SUM"),
-        *wrong_operations(lambda tensor: {"tensor": tensor}),
-    ]
-    refuses(cluster, "all_reduce_parameter_server", cases)

@@ -138,6 +138,7 @@ class SimulatedCluster:
         if not reply.ok:
             raise _not_ok(reply, task)
         runs = reply.value["runs"]
+        self._metrics["worlds"] = self._metrics.get("worlds", 0) + len(runs)
         if reply.output.strip() and runs and (runs[-1]["findings"] or runs[-1]["errors"]):
             runs[-1]["output"] = reply.output
         return list(runs)
@@ -234,6 +235,13 @@ def _tail(text: str, lines: int = 12) -> str:
     return "\n".join(f"  {line[:200]}" for line in [*cut, *kept[-lines:]])
 
 
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    whole = tensor.detach().contiguous()
+    # A tensor of one element is contiguous whatever its stride says; a view asks for stride 1.
+    flat = whole.as_strided((whole.numel(),), (1,), whole.storage_offset())
+    return flat.view(torch.uint8)
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two outputs (nested data) are equal bit for bit."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
@@ -241,8 +249,7 @@ def same(a: Any, b: Any) -> bool:
             return False
         if a.is_meta:
             return True
-        left, right = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
-        return torch.equal(left, right)
+        return torch.equal(_bits(a), _bits(b))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):

@@ -21,10 +21,11 @@ from __future__ import annotations
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from grader.fabric.cluster import Cluster, LinkSpec
 
+T = TypeVar("T")
 _KNOWN = tuple(field.name for field in fields(Cluster))
 
 
@@ -58,7 +59,7 @@ def read_cluster(path: Path) -> Cluster:
     return _made(path, Cluster, given)
 
 
-def _made(path: Path, kind: Any, arguments: dict[str, Any]) -> Any:
+def _made(path: Path, kind: type[T], arguments: dict[str, Any]) -> T:
     try:
         return kind(**arguments)
     except (TypeError, ValueError) as error:

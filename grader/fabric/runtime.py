@@ -339,8 +339,9 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    flat = tensor.detach().reshape(-1)
-    return flat.view(torch.uint8) if flat.dtype != torch.bool else flat
+    # A tensor of one element is contiguous whatever its stride says; a view asks for stride 1.
+    flat = tensor.detach().as_strided((tensor.numel(),), (1,), tensor.storage_offset())
+    return flat.view(torch.uint8)
 
 
 def poison(tensor: torch.Tensor) -> None:

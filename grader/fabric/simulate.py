@@ -254,7 +254,7 @@ class _Simulation:
 
         def new_group(*args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() in _runtimes:
-                args = (*args[:2], None, None, *args[4:])
+                args = (*args[:2], *(None for _ in args[2:4]), *args[4:])
                 kwargs = {k: v for k, v in kwargs.items() if k not in ("backend", "pg_options")}
             return original(*args, **kwargs)
 

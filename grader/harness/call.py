@@ -141,8 +141,7 @@ class Call:
         self._ended = self._began
         self._deadline = self._began + _START_SECONDS
         self._next_look = float("inf")
-        self._stacks_asked = self._stacks_came = 0.0
-        self._kill_sent = 0.0
+        self._stacks_asked = self._kill_sent = 0.0
         self._acknowledged = False
         while self._exit is None and not self._lost:
             wait = min(self._deadline, self._next_look) - time.monotonic()

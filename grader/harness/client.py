@@ -97,7 +97,7 @@ class _Server:
             self._control.settimeout(_READY_SECONDS)
             try:
                 data = self._control.recv(1 << 16)
-            except (TimeoutError, ConnectionResetError):
+            except OSError:  # killed, or no word within its time
                 data = b""
             if not data:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -112,6 +112,8 @@ class _Server:
             self._ready = True
 
     def _words(self) -> str:
+        if self._log.closed:
+            return ""
         self._log.seek(0)
         return self._log.read()[-4000:].decode("utf-8", errors="replace")
 
@@ -119,7 +121,7 @@ class _Server:
         with self._lock:
             try:
                 socket.send_fds(self._control, [message], fds)
-            except (BrokenPipeError, ConnectionResetError, TimeoutError) as error:
+            except OSError as error:  # gone, stopped, or closed by another thread
                 raise ServerLost(str(error)) from error
 
     def end(self, patience: float) -> None:

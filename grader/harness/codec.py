@@ -225,8 +225,12 @@ class _Decoder:
     def __init__(self, reader: StorageReader, build: BuildGiven) -> None:
         self._reader = reader
         self._build = build
+        self._nodes = 0
 
     def decode(self, node: object, where: str, depth: int) -> Any:
+        self._nodes += 1
+        if self._nodes > 2 * MAX_NODES:  # a tuple counts twice
+            raise DecodeError(f"{where[:200]}: more than {MAX_NODES} values in one tree")
         if node is None or type(node) in (bool, int, float, str):
             return node
         if depth > MAX_DEPTH:

@@ -43,7 +43,6 @@ class _Child:
     core: int | None
     exit: dict[str, Any] | None = None
     exited_at: float = 0.0
-    stopped: bool = False
 
 
 class _Server:
@@ -131,10 +130,11 @@ class _Server:
             return
         if command == b"stacks":
             processes.send_signal(child.pid, signal.SIGUSR1)
-        elif command == b"end":  # its result is there; what it leaves behind comes to us
+            return
+        self._tell(child, {"event": "killing"})
+        if command == b"end":  # its result is there; what it leaves behind comes to us
             processes.send_signal(child.pid, signal.SIGKILL)
         else:
-            self._tell(child, {"event": "killing"})
             processes.kill_tree(child.pid)
 
     def _reap(self) -> None:

@@ -35,8 +35,8 @@ def test_functional_collectives_have_values() -> None:
         same(shard, sum(data(r, (2, 2 * P)) for r in range(P)).chunk(P, 1)[rank])
         rows = funcol.wait_tensor(funcol.all_to_all_single(x, None, None, world))
         same(rows, torch.stack([t[rank] for t in everyone]))
-        permuted = funcol.wait_tensor(funcol.permute_tensor(x, [1, 2, 0], world))
-        same(permuted, everyone[(rank - 1) % P])
+        permuted = funcol.wait_tensor(funcol.permute_tensor(x[:, 0].clone(), [1, 2, 0], world))
+        same(permuted, everyone[(rank - 1) % P][:, 0])
         same(x, everyone[rank])
 
     run(program, P)
@@ -122,8 +122,8 @@ def check_gradients(
         close(output, outputs[rank], f"rank {rank} forward")
         loss(rank, output).backward()
         expected = leaves[rank].grad
-        assert mine.grad is not None and expected is not None
-        close(mine.grad, expected, f"rank {rank} gradient")
+        assert mine.grad is not None
+        close(mine.grad, torch.zeros_like(mine) if expected is None else expected, f"rank {rank}")
 
     run(program, ranks)
 
@@ -175,11 +175,6 @@ def check_gradients(
             ),
             lambda xs: [xs[0], torch.cat(xs), xs[2]],
             id="gather",
-        ),
-        pytest.param(
-            lambda rank, x: dist_nn._all_gather_base(x.new_empty(P * P, 2), x),
-            lambda xs: [torch.cat(xs)] * P,
-            id="all_gather_base",
         ),
         pytest.param(
             lambda rank, x: funcol.wait_tensor(

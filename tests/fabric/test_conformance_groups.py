@@ -346,12 +346,6 @@ def test_objects_from_rank_to_rank_and_within_a_group() -> None:
             gathered: list[Any] = [None, None]
             dist.all_gather_object(gathered, rank, group=group)
             assert gathered == [2, 0]
-        if rank == 1:
-            dist.send_object_list([1.5], dst=0)
-        elif rank == 0:
-            objects = [None]
-            assert dist.recv_object_list(objects) == 1
-            assert objects == [1.5]
 
     run(program, 3)
 
@@ -362,7 +356,7 @@ def test_objects_from_rank_to_rank_and_within_a_group() -> None:
 def test_device_mesh_of_two_dimensions() -> None:
     def program(rank: int, _: Any) -> None:
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-        assert mesh.get_coordinate() == [rank // 2, rank % 2]
+        assert list(mesh.get_coordinate() or ()) == [rank // 2, rank % 2]
         assert mesh["tp"].get_local_rank() == mesh.get_local_rank("tp") == rank % 2
         assert mesh.size() == 4 and mesh.size(0) == 2 and mesh["dp"].size() == 2
         tensor = torch.tensor([rank])

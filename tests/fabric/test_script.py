@@ -81,11 +81,11 @@ def test_the_report_and_the_trace_file(tmp_path: Path) -> None:
 
 
 def test_bad_scripts_get_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(ScriptError, match="cannot read .*nowhere.py: No such file"):
+    with pytest.raises(ScriptError, match=r"cannot read .*nowhere\.py: No such file"):
         run_script(tmp_path / "nowhere.py", 2)
     broken = tmp_path / "broken.py"
     broken.write_text("def f(:\n")
-    with pytest.raises(ScriptError, match="broken.py does not compile: .*line 1"):
+    with pytest.raises(ScriptError, match=r"broken\.py does not compile: .*line 1"):
         run_script(broken, 2)
 
 
