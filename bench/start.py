@@ -60,4 +60,6 @@ def main() -> None:
     world = sorted(before + after)[SPAWNED]
     print(f"grader check a1: {seconds:.1f} s for {worlds} worlds, {points:g} points")
     print(f"one spawned world of 4: {world:.2f} s (median of {2 * SPAWNED})")
-    print(f"{worlds} spawned worlds: {worlds * world:.0f} s, {worlds * world / seconds:.0f} × as long")
+    print(
+        f"{worlds} spawned worlds: {worlds * world:.0f} s, {worlds * world / seconds:.0f} × as long"
+    )

@@ -48,7 +48,7 @@ Solution = Annotated[str, typer.Option(help="assignments, reference or a folder"
 Language = Annotated[Lang, typer.Option("--lang", help="language of the tables")]
 
 # What stood after `--` on the command line; `main` cuts it off before typer sees it.
-_pytest_options: list[str] = []
+_options_after: list[str] = []
 
 
 @app.command(epilog="Options after -- go to pytest: grader check a1 -- -k broadcast -x")
@@ -97,7 +97,7 @@ def check(
         results = run_checks(
             selected,
             options,
-            ["--pdb"] * pdb + _pytest_options,
+            ["--pdb"] * pdb + _options_after,
             observers,
             silent=not pdb,
         )
@@ -113,6 +113,48 @@ def check(
     if results.interrupted:
         return NOT_CARRIED_OUT
     return ALL_EARNED if results.complete else NOT_ALL_EARNED
+
+
+@app.command(epilog="Options after -- go to the script: grader sim train.py --ranks 8 -- --lr 0.1")
+def sim(
+    script: Annotated[Path, typer.Argument(help="any torch.distributed script, unchanged")],
+    ranks: Annotated[int, typer.Option(min=1, help="simulated ranks")] = 4,
+    cluster: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="a preset or a .toml file")
+    ] = "uniform",
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write a trace for Perfetto here")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="draw ranks over virtual time here")
+    ] = None,
+    schedule: Annotated[
+        int | None, typer.Option(help="another order of the ranks, by number")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of each rank's random and numpy")] = 0,
+    time_limit: Annotated[
+        float, typer.Option(help="seconds a rank may run without communicating")
+    ] = 60.0,
+) -> int:
+    """Run a script on simulated ranks: its faults, its virtual time. Exit status: 1 with faults."""
+    from grader.fabric.script import ScriptError
+    from grader.report.simulation import cluster_of, simulate_script
+
+    try:
+        return simulate_script(
+            script,
+            ranks,
+            cluster_of(cluster, ranks),
+            _options_after,
+            trace_file=trace,
+            picture_file=picture,
+            seed=seed,
+            schedule=schedule,
+            time_limit=time_limit,
+            out=sys.stdout,
+        )
+    except (ScriptError, ValueError) as error:
+        raise CannotRun(str(error)) from None
 
 
 @app.command()
@@ -176,15 +218,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status. One line on stderr when it cannot be run."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     own = given[: given.index("--")] if "--" in given else given
-    _pytest_options[:] = given[len(own) + 1 :]
+    _options_after[:] = given[len(own) + 1 :]
     if not own:
         own = ["--help"]
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a mark or Chinese gets a "?", never a traceback.
         sys.stdout.reconfigure(errors="replace")
     try:
-        if _pytest_options and own[0] != "check":
-            raise CannotRun("only `grader check` takes options after --")
+        if _options_after and own[0] not in ("check", "sim"):
+            raise CannotRun("only `grader check` and `grader sim` take options after --")
         return int(app(own, prog_name="grader", standalone_mode=False) or 0)
     except BrokenPipeError:
         # Whoever read our output (`head`) has gone: let the interpreter's last flush go nowhere.

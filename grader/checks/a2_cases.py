@@ -309,11 +309,17 @@ def lengths(make: Any, worlds: Sequence[int]) -> list[Case]:
     ]
 
 
-def op_refusals(rng: torch.Generator, world: int, **more: Any) -> list[Case]:
-    """What every task with an `op` refuses: AVG of integers, an operation it does not know."""
-    integers = [{"tensor": torch.arange(8) + rank, **more} for rank in range(world)]
-    floats = [{"tensor": random_tensor(rng, (FLOAT, (8,), False)), **more} for _ in range(world)]
+def op_refusals(
+    rng: torch.Generator, world: int, each: Sequence[dict[str, Any]] | None = None
+) -> list[Case]:
+    """What every task with an `op` refuses: AVG of integers, an operation it does not know.
+
+    each: by rank, further arguments; with them `tensor` has 2 elements for each rank.
+    """
+    more = [{} for _ in range(world)] if each is None else each
+    integers = [{**more[rank], "tensor": torch.arange(2 * world) + rank} for rank in range(world)]
+    again = [{**more[rank], "tensor": torch.arange(2 * world) + rank} for rank in range(world)]
     return [
         refusal("AVG of int64", integers, ["op|AVG", "int64"], op="AVG"),
-        refusal("op BAND", floats, ["op", "BAND"], op="BAND"),
+        refusal("op BAND", again, ["op", "BAND"], op="BAND"),
     ]

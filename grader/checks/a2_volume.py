@@ -6,12 +6,71 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import torch
+
+from grader.checks.a1_cases import Spec
 from grader.checks.a1_volume import WIDENED
+from grader.checks.causes import Bench, Case
 from grader.checks.framework import CheckFailed
-from grader.fabric.cluster import LinkSpec
+from grader.fabric.cluster import LinkSpec, two_level, uniform
 from grader.fabric.trace import Trace
+
+#: Runs whose traffic is counted: world, sub-group, tensor. Their values must be right, too.
+COUNTED: tuple[tuple[int, tuple[int, ...] | None, Spec], ...] = (
+    (4, None, (torch.float32, (1001,), False)),
+    (3, None, (torch.bfloat16, (100,), False)),
+    (2, None, (torch.float32, (10,), False)),
+    (8, None, (torch.float32, (5,), False)),
+    (6, (5, 0, 3, 2), (torch.float32, (64,), False)),
+    (1, None, (torch.float32, (6,), False)),
+)
+
+
+class Run(NamedTuple):
+    """One counted call: its group (global ranks), elements and bytes of its tensor, its trace."""
+
+    members: list[int]
+    length: int
+    itemsize: int
+    trace: Trace
+
+    @property
+    def size(self) -> int:
+        """Ranks of the group, n."""
+        return len(self.members)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor."""
+        return self.length * self.itemsize
+
+    @property
+    def most_sent(self) -> int:
+        """Bytes sent by the rank that sends most."""
+        return max(self.trace.bytes_sent)
+
+
+def count(runner: Bench, make: Callable[..., Case], judge: Callable[[Run], None]) -> None:
+    """Judge a run for each of `COUNTED`; a failure is reported with the case it belongs to.
+
+    make(world, ranks, spec, op) gives the case.
+    """
+    for world, ranks, spec in COUNTED:
+        case = make(world, ranks, spec, "SUM")
+        run = Run(case.members, spec[1][0], spec[0].itemsize, runner.run([case]).trace)
+        about(case, lambda run=run: judge(run))  # type: ignore[misc]
+
+
+def about(case: Case, judge: Callable[[], None]) -> None:
+    """Judge, and put the case before the message of a failure."""
+    try:
+        judge()
+    except CheckFailed as failure:
+        failure.message = f"{case.label}: {failure.message}"
+        raise
 
 
 def around_the_ring(trace: Trace, members: Sequence[int]) -> None:
@@ -121,6 +180,53 @@ def all_take_part(sent: Sequence[int]) -> None:
             f"ranks {idle} sent nothing to other nodes, expected about "
             f"{sum(sent) // len(sent)} bytes from each of {len(sent)} ranks",
             cause="one rank speaks for its node, and the network cards of the others idle",
+        )
+
+
+def reduction_is_hidden(
+    trace: Trace, ranks: int, chunk_bytes: int, metrics: dict[str, Any]
+) -> None:
+    """Virtual time of a ring all-reduce is at most 1.25 × the larger of its two kinds of work.
+
+    trace: with computation recorded. The machine is one on which to add a byte takes as long as to
+    send one. metrics: gets the ratio.
+    """
+    bandwidth = 1e9
+    # Adding moves three bytes for each that it adds: two are read, one is written.
+    machine = uniform(ranks, 1e-8, bandwidth, flops=math.inf, memory_bandwidth=3 * bandwidth)
+    reductions = (ranks - 1) * chunk_bytes / bandwidth
+    transfers = 2 * reductions
+    took, allowed = trace.on(machine).makespan, 1.25 * transfers
+    metrics.setdefault("virtual_time_over_larger", round(took / transfers, 3))
+    if took > allowed:
+        serial = took > 0.95 * (transfers + reductions)
+        raise CheckFailed(
+            f"{took * 1e6:.1f} µs of virtual time, expected at most {allowed * 1e6:.1f} = 1.25 × "
+            f"the larger of {transfers * 1e6:.1f} for all transfers and {reductions * 1e6:.1f} for "
+            f"all reductions",
+            cause="nothing overlaps: while a segment is reduced, no other is on its way"
+            if serial
+            else "the wire idles: post the next segment before the last one is reduced",
+        )
+
+
+def faster_than_a_flat_ring(
+    trace: Trace, k: int, g: int, nbytes: int, metrics: dict[str, Any]
+) -> None:
+    """On k nodes of g ranks with slow links between, at most 0.9 × the time of one ring over all.
+
+    nbytes: of the vector. metrics: gets how many times faster it was.
+    """
+    inner, outer = LinkSpec(2e-6, 200e9), LinkSpec(10e-6, 3e8)
+    machine = two_level(k, g, inner, outer, flops=math.inf, memory_bandwidth=math.inf)
+    took, flat = trace.on(machine).makespan, ring_seconds(k * g, nbytes, outer)
+    formula = ring_seconds(g, nbytes, inner) + ring_seconds(k, nbytes / g, outer)
+    metrics.setdefault("flat_ring_over_hierarchical", round(flat / took, 2))
+    if took > 0.9 * flat:
+        raise CheckFailed(
+            f"{took * 1e6:.0f} µs of virtual time, expected at most {0.9 * flat * 1e6:.0f}: a flat "
+            f"ring takes {flat * 1e6:.0f}, the two-level formula gives {formula * 1e6:.0f}",
+            cause="as much crosses between the nodes, or as often, as in a flat ring",
         )
 
 

@@ -26,11 +26,12 @@ Driver = Callable[[RankContext, Any], Any]
 def simulated(payload: dict[str, Any]) -> dict[str, Any]:
     """Run `payload["driver"]` ("a1:broadcast") on every rank, once for each of the schedules.
 
-    payload: driver, folder, inputs (one per rank), seed, schedules (list of None or numbers), p2p,
+    payload: driver, folder, cache (a folder or None), inputs (one per rank), seed, schedules (list of None or numbers), p2p,
     allow (list or None), compute, time_limit (seconds between communications), device.
     Returns one dict per schedule: outputs, errors, findings, warnings, record (columns), seconds.
     """
-    finder = install(Path(payload["folder"]))
+    cache = payload.get("cache")
+    finder = install(Path(payload["folder"]), Path(cache) if cache else None)
     module, _, name = payload["driver"].partition(":")
     driver: Driver = getattr(importlib.import_module(f"grader.checks.drivers.{module}"), name)
     runs = []
@@ -113,7 +114,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "kind": finding.kind,
         "message": finding.message[:8000],
         "ranks": list(finding.ranks)[:64],
-        "details": {key: finding.details[key] for key in ("type", "message", "call")
-                    if key in finding.details},
+        "details": {
+            key: finding.details[key]
+            for key in ("type", "message", "call")
+            if key in finding.details
+        },
     }
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,17 @@ from grader.checks.settings import Settings
 from grader.checks.world import SimulatedCluster
 
 
+@pytest.fixture(scope="session")
+def code_cache() -> Iterator[str]:
+    """A folder for the compiled files of the solution, gone after the session."""
+    with tempfile.TemporaryDirectory(prefix="tinyparallel-code-") as folder:
+        yield folder
+
+
 @pytest.fixture
-def cluster(settings: Settings, metrics: dict[str, Any]) -> SimulatedCluster:
+def cluster(settings: Settings, metrics: dict[str, Any], code_cache: str) -> SimulatedCluster:
     """A simulated cluster that runs the solution under test in workers."""
-    return SimulatedCluster(settings, metrics)
+    return SimulatedCluster(settings, metrics, code_cache)
 
 
 @pytest.fixture
@@ -30,5 +38,7 @@ def rng(settings: Settings, request: pytest.FixtureRequest) -> torch.Generator:
 
 @pytest.fixture(scope="session", autouse=True)
 def _end_workers() -> Iterator[None]:
+    started_outside = workers.running()
     yield
-    workers.stop()
+    if not started_outside:
+        workers.stop()

@@ -7,10 +7,13 @@ every rank: a global of a module belongs to one rank, as it would between proces
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import marshal
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,8 +48,9 @@ class SolutionFinder(importlib.abc.MetaPathFinder):
     folder: holds `a1_collectives/…`. package: the top-level name its modules get.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cache: Path | None = None) -> None:
         self.folder = folder
+        self._cache = cache
         name = folder.name
         usable = name.isidentifier() and name not in ("grader", "tests", "kernels")
         self.package = name if usable and name not in sys.stdlib_module_names else "solution"
@@ -69,8 +73,10 @@ class SolutionFinder(importlib.abc.MetaPathFinder):
         if place.is_dir():
             init = place / "__init__.py"
             spec = importlib.machinery.ModuleSpec(
-                fullname, _Loader(self._compiled(init) if init.is_file() else None),
-                origin=str(init), is_package=True,
+                fullname,
+                _Loader(self._compiled(init) if init.is_file() else None),
+                origin=str(init),
+                is_package=True,
             )
             spec.submodule_search_locations = [str(place)]
         else:
@@ -86,10 +92,34 @@ class SolutionFinder(importlib.abc.MetaPathFinder):
     def _compiled(self, file: Path) -> CodeType:
         code = self._code.get(file)
         if code is None:
-            source = file.read_bytes()
-            tree = ast.parse(source, str(file))
-            _refuse_imports(tree, file)
-            code = self._code[file] = compile(tree, str(file), "exec", dont_inherit=True)
+            code = self._code[file] = self._from_cache(file, file.read_bytes())
+        return code
+
+    def _from_cache(self, file: Path, source: bytes) -> CodeType:
+        """Compiling costs more than a small run does, and every worker would do it anew.
+
+        The cache belongs to one grading of one solution, and only workers read it: whoever
+        tampers with it changes nothing but what his own code does.
+        """
+        if self._cache is None:
+            return _compile(file, source)
+        kept = (
+            self._cache
+            / hashlib.blake2b(str(file).encode() + b"\0" + source, digest_size=20).hexdigest()
+        )
+        try:
+            code = marshal.loads(kept.read_bytes())
+        except (OSError, ValueError, EOFError, TypeError):
+            code = None
+        if isinstance(code, CodeType):
+            return code
+        code = _compile(file, source)
+        part = kept.with_name(f"{kept.name}.{os.getpid()}")
+        try:
+            part.write_bytes(marshal.dumps(code))
+            part.replace(kept)
+        except OSError:
+            part.unlink(missing_ok=True)  # a full or read-only disk: the next worker compiles too
         return code
 
     def function(self, task_id: str) -> Any:
@@ -110,6 +140,12 @@ class SolutionFinder(importlib.abc.MetaPathFinder):
             ) from None
 
 
+def _compile(file: Path, source: bytes) -> CodeType:
+    tree = ast.parse(source, str(file))
+    _refuse_imports(tree, file)
+    return compile(tree, str(file), "exec", dont_inherit=True)
+
+
 def _refuse_imports(tree: ast.AST, file: Path) -> None:
     for node in ast.walk(tree):
         names: list[str] = []
@@ -126,8 +162,8 @@ def _refuse_imports(tree: ast.AST, file: Path) -> None:
                 )
 
 
-def install(folder: Path) -> SolutionFinder:
-    """Make the folder importable in this process."""
-    finder = SolutionFinder(folder)
+def install(folder: Path, cache: Path | None = None) -> SolutionFinder:
+    """Make the folder importable in this process. cache: where compiled files may be kept."""
+    finder = SolutionFinder(folder, cache)
     sys.meta_path.insert(0, finder)
     return finder

@@ -31,6 +31,11 @@ def start() -> None:
         _server = WorkerServer(preload=list(PRELOAD))
 
 
+def running() -> bool:
+    """Whether somebody has started the server."""
+    return _server is not None
+
+
 def server() -> WorkerServer:
     """The running server."""
     start()

@@ -69,7 +69,10 @@ class Outcome:
 class SimulatedCluster:
     """Runs drivers on simulated ranks, each call in a fresh worker. The `cluster` fixture."""
 
-    def __init__(self, settings: Settings, metrics: dict[str, Any]) -> None:
+    def __init__(
+        self, settings: Settings, metrics: dict[str, Any], cache: str | None = None
+    ) -> None:
+        self._cache = cache
         self.seed = settings.seed
         self._settings = settings
         self._metrics = metrics
@@ -103,6 +106,7 @@ class SimulatedCluster:
         payload = {
             "driver": driver,
             "folder": str(self._settings.folder),
+            "cache": self._cache,
             "inputs": list(inputs),
             "seed": secrets.randbits(32),
             "schedules": [None, *range(1, schedules)],
@@ -192,9 +196,7 @@ def _unimplemented(errors: dict[int, RankFailure], task: str) -> None:
             )
 
 
-def _explained(
-    finding: dict[str, Any], errors: dict[int, RankFailure], output: str
-) -> CheckFailed:
+def _explained(finding: dict[str, Any], errors: dict[int, RankFailure], output: str) -> CheckFailed:
     kind, message = finding["kind"], finding["message"]
     if output:
         message += f"\nIt printed:\n{_tail(output)}"

@@ -204,9 +204,7 @@ class Isolation:
             self._replace(np.random, name, _by_rank(name, lambda s: s.numpy, original))
         argv, hook, dtype = sys.argv, sys.excepthook, torch.get_default_dtype()
         random_state = torch.default_generator.get_state()
-        shared = {n: m for n, m in sys.modules.items() if n.partition(".")[0] in self._packages}
-        for name in shared:
-            del sys.modules[name]
+        shared = _take_modules(self._packages)
         sys.meta_path.insert(0, self._finder)
 
         def restore() -> None:
@@ -214,8 +212,7 @@ class Isolation:
             torch.set_default_dtype(dtype)
             torch.default_generator.set_state(random_state)
             sys.meta_path.remove(self._finder)
-            for name in [n for n in sys.modules if n.partition(".")[0] in self._packages]:
-                del sys.modules[name]
+            _take_modules(self._packages)
             sys.modules.update(shared)
 
         self._undo.append(restore)
@@ -224,6 +221,15 @@ class Isolation:
     def __exit__(self, *exc: object) -> None:
         while self._undo:
             self._undo.pop()()
+
+
+def _take_modules(packages: Sequence[str]) -> dict[str, ModuleType]:
+    """Remove the modules of these packages from `sys.modules`, and return them."""
+    tops = [name for name in packages if name in sys.modules]
+    if not tops:  # going through all modules touches memory that a forked worker would have to copy
+        return {}
+    names = [name for name in sys.modules if name.partition(".")[0] in tops]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def _unless_rank(original: Callable[..., None]) -> Callable[..., None]:

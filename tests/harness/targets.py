@@ -134,16 +134,16 @@ def hop(_: object) -> NoReturn:
 
 def leave_orphans(where: str) -> None:
     """A grandchild in a session of its own, whose pid goes to a file."""
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         os.setsid()
-        if os.fork() == 0:
-            Path(where + ".part").write_text(str(os.getpid()))
-            os.rename(where + ".part", where)
+        orphan = os.fork()
+        if orphan:
+            Path(where).write_text(str(orphan))
+        else:
             time.sleep(60)
         os._exit(0)
-    deadline = time.monotonic() + 5
-    while not Path(where).exists() and time.monotonic() < deadline:
-        time.sleep(0.001)
+    os.waitpid(child, 0)
 
 
 def fork_and_return(_: object) -> int:

@@ -1,0 +1,3 @@
+// Everything in it is part of the dialect already.
+#pragma once
+#include "simt.h"

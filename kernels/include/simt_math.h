@@ -1,0 +1,86 @@
+// Device mathematics: fast-math names, roundings spelled out, bit tricks, min and max.
+#pragma once
+
+#define SIMT_PI_F 3.141592653589793f
+
+SIMT_INLINE float __expf(float x) { return expf(x); }
+SIMT_INLINE float __exp10f(float x) { return powf(10.0f, x); }
+SIMT_INLINE float __logf(float x) { return logf(x); }
+SIMT_INLINE float __log2f(float x) { return log2f(x); }
+SIMT_INLINE float __log10f(float x) { return log10f(x); }
+SIMT_INLINE float __sinf(float x) { return sinf(x); }
+SIMT_INLINE float __cosf(float x) { return cosf(x); }
+SIMT_INLINE float __tanf(float x) { return tanf(x); }
+SIMT_INLINE float __powf(float x, float y) { return powf(x, y); }
+SIMT_INLINE float __fdividef(float x, float y) { return x / y; }
+SIMT_INLINE float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
+SIMT_INLINE void __sincosf(float x, float* s, float* c) { *s = sinf(x); *c = cosf(x); }
+SIMT_INLINE float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+SIMT_INLINE double rsqrt(double x) { return 1.0 / sqrt(x); }
+SIMT_INLINE float __frsqrt_rn(float x) { return (float)(1.0 / sqrt((double)x)); }
+SIMT_INLINE float __frcp_rn(float x) { return 1.0f / x; }
+SIMT_INLINE float __fsqrt_rn(float x) { return sqrtf(x); }
+SIMT_INLINE float __fadd_rn(float x, float y) { return x + y; }
+SIMT_INLINE float __fsub_rn(float x, float y) { return x - y; }
+SIMT_INLINE float __fmul_rn(float x, float y) { return x * y; }
+SIMT_INLINE float __fdiv_rn(float x, float y) { return x / y; }
+SIMT_INLINE float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+SIMT_INLINE float fdividef(float x, float y) { return x / y; }
+SIMT_INLINE float exp10f(float x, int) { return powf(10.0f, x); }
+SIMT_INLINE float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678f); }
+
+template <typename To, typename From> SIMT_INLINE To simt_bits(From value) {
+    static_assert(sizeof(To) == sizeof(From), "reinterprets equal sizes");
+    To result;
+    memcpy(&result, &value, sizeof(To));
+    return result;
+}
+SIMT_INLINE float __int_as_float(int x) { return simt_bits<float>(x); }
+SIMT_INLINE float __uint_as_float(unsigned x) { return simt_bits<float>(x); }
+SIMT_INLINE int __float_as_int(float x) { return simt_bits<int>(x); }
+SIMT_INLINE unsigned __float_as_uint(float x) { return simt_bits<unsigned>(x); }
+SIMT_INLINE double __longlong_as_double(long long x) { return simt_bits<double>(x); }
+SIMT_INLINE long long __double_as_longlong(double x) { return simt_bits<long long>(x); }
+SIMT_INLINE int __float2int_rn(float x) { return (int)rintf(x); }
+SIMT_INLINE int __float2int_rz(float x) { return (int)x; }
+SIMT_INLINE float __int2float_rn(int x) { return (float)x; }
+
+SIMT_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
+SIMT_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+SIMT_INLINE int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
+SIMT_INLINE int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll((unsigned long long)x); }
+SIMT_INLINE int __ffs(int x) { return __builtin_ffs(x); }
+SIMT_INLINE int __ffsll(long long x) { return __builtin_ffsll(x); }
+SIMT_INLINE unsigned __brev(unsigned x) {
+    unsigned result = 0;
+    for (int i = 0; i < 32; i++) result |= (x >> i & 1u) << (31 - i);
+    return result;
+}
+SIMT_INLINE int __mul24(int x, int y) { return x * y; }
+SIMT_INLINE unsigned __umulhi(unsigned x, unsigned y) {
+    return (unsigned)((unsigned long long)x * y >> 32);
+}
+SIMT_INLINE unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned shift) {
+    unsigned long long both = (unsigned long long)hi << 32 | lo;
+    return (unsigned)(both << (shift & 31u) >> 32);
+}
+
+// CUDA's min and max take any two numbers of one kind; the wider type wins.
+#define SIMT_MINMAX(T)                                                   \
+    SIMT_INLINE T min(T a, T b) { return b < a ? b : a; }                \
+    SIMT_INLINE T max(T a, T b) { return a < b ? b : a; }
+SIMT_MINMAX(int)
+SIMT_MINMAX(unsigned)
+SIMT_MINMAX(long)
+SIMT_MINMAX(unsigned long)
+SIMT_MINMAX(long long)
+SIMT_MINMAX(unsigned long long)
+#undef SIMT_MINMAX
+SIMT_INLINE unsigned min(int a, unsigned b) { return min((unsigned)a, b); }
+SIMT_INLINE unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
+SIMT_INLINE unsigned max(int a, unsigned b) { return max((unsigned)a, b); }
+SIMT_INLINE unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
+SIMT_INLINE float min(float a, float b) { return fminf(a, b); }
+SIMT_INLINE float max(float a, float b) { return fmaxf(a, b); }
+SIMT_INLINE double min(double a, double b) { return fmin(a, b); }
+SIMT_INLINE double max(double a, double b) { return fmax(a, b); }
