@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -71,36 +72,139 @@ def _assignment(name: str, title: str, *rows: tuple[str, str, float, str]) -> As
     )
 
 
-A1 = _assignment(
-    "a1_collectives",
-    "Collectives from send and receive",
-    ("point_to_point", "rendezvous", 6, "find all ranks through a store"),
-    ("point_to_point", "neighbour_exchange", 8, "exchange with both neighbours"),
-    ("collectives", "broadcast", 10, "binomial tree from one rank"),
-    ("collectives", "scatter", 5, "one tensor to each rank"),
-    ("collectives", "gather", 5, "one tensor from each rank"),
-    ("collectives", "reduce", 10, "tree to one rank"),
-    ("collectives", "all_gather", 10, "every rank's tensor on every rank"),
-    ("collectives", "reduce_scatter", 10, "reduce, each rank keeps its share"),
-    ("collectives", "all_to_all_single", 16, "uneven exchange between all ranks"),
-    ("collectives", "barrier", 4, "dissemination"),
-    ("collectives", "all_reduce_pairwise", 6, "everyone to everyone: the quadratic one"),
-    ("collectives", "all_reduce_parameter_server", 10, "through one server rank"),
+COURSE: tuple[Assignment, ...] = (
+    _assignment(
+        "a0_interconnect",
+        "Links, paths and networks",
+        ("links", "pcie_bandwidth", 8, "bytes/s of a PCIe link"),
+        ("links", "nvlink_bandwidth", 4, "bytes/s of NVLinks"),
+        ("links", "path_time", 10, "seconds over a path, whole or in chunks"),
+        ("links", "message_time", 8, "TCP, iWARP, RoCE and InfiniBand"),
+        ("topology", "parse_topology", 20, "read nvidia-smi topo -m"),
+        ("topology", "bind_ranks", 10, "GPU, cores and NIC for each rank"),
+        ("topology", "best_ring", 12, "the ring with the fastest slowest link"),
+        ("network", "three_tier_tree", 4, "core, aggregation, access"),
+        ("network", "leaf_spine", 4, "two levels of switches"),
+        ("network", "fat_tree", 4, "k-port switches, full bisection"),
+        ("network", "torus", 4, "a grid with its ends joined"),
+        ("collective_cost", "all_reduce_time", 12, "α–β cost of seven algorithms"),
+    ),
+    _assignment(
+        "a1_collectives",
+        "Collectives from send and receive",
+        ("point_to_point", "rendezvous", 6, "find all ranks through a store"),
+        ("point_to_point", "neighbour_exchange", 8, "exchange with both neighbours"),
+        ("collectives", "broadcast", 10, "binomial tree from one rank"),
+        ("collectives", "scatter", 5, "one tensor to each rank"),
+        ("collectives", "gather", 5, "one tensor from each rank"),
+        ("collectives", "reduce", 10, "tree to one rank"),
+        ("collectives", "all_gather", 10, "every rank's tensor on every rank"),
+        ("collectives", "reduce_scatter", 10, "reduce, each rank keeps its share"),
+        ("collectives", "all_to_all_single", 16, "uneven exchange between all ranks"),
+        ("collectives", "barrier", 4, "dissemination"),
+        ("collectives", "all_reduce_pairwise", 6, "everyone to everyone: the quadratic one"),
+        ("collectives", "all_reduce_parameter_server", 10, "through one server rank"),
+    ),
+    _assignment(
+        "a2_ring_all_reduce",
+        "All-reduce on rings, trees and hierarchies",
+        ("ring", "ring_reduce_scatter", 12, "reduce-scatter around the ring"),
+        ("ring", "ring_all_gather", 12, "all-gather around the ring"),
+        ("ring", "ring_all_reduce", 26, "both, for any length"),
+        ("ring", "pipelined_ring_all_reduce", 12, "reduction hidden behind transfer"),
+        ("tree", "halving_doubling_all_reduce", 12, "recursive halving and doubling"),
+        ("hierarchical", "hierarchical_all_reduce", 14, "inside nodes, then between them"),
+    ),
+    _assignment(
+        "a3_data_parallel",
+        "Data parallelism, from DDP to fully sharded",
+        ("ddp", "DistributedDataParallel", 32, "gradients averaged as backward makes them"),
+        ("parameter_server", "ParameterServerDataParallel", 12, "the same through one server"),
+        ("zero", "ShardedOptimizer", 20, "ZeRO-1: optimizer states in shares"),
+        ("zero", "FullyShardedDataParallel", 26, "ZeRO-3: parameters in shares"),
+    ),
+    _assignment(
+        "a4_tensor_parallel",
+        "Tensor parallelism",
+        ("mappings", "copy_to_tensor_parallel", 4, "identity, all-reduce backward"),
+        ("mappings", "reduce_from_tensor_parallel", 4, "all-reduce, identity backward"),
+        ("mappings", "scatter_to_tensor_parallel", 4, "slice, gather backward"),
+        ("mappings", "gather_from_tensor_parallel", 4, "gather, slice backward"),
+        ("layers", "ColumnParallelLinear", 12, "weight cut along its outputs"),
+        ("layers", "RowParallelLinear", 12, "weight cut along its inputs"),
+        ("layers", "VocabParallelEmbedding", 10, "table cut along the vocabulary"),
+        ("cross_entropy", "vocab_parallel_cross_entropy", 20, "loss on sharded logits"),
+        ("transformer", "ParallelMLP", 10, "one all-reduce each way"),
+        ("transformer", "ParallelAttention", 10, "heads in shares"),
+    ),
+    _assignment(
+        "a5_sequence_parallel",
+        "Sequence and context parallelism",
+        ("sequence", "gather_from_sequence_parallel", 4, "all-gather, reduce-scatter backward"),
+        ("sequence", "reduce_scatter_to_sequence_parallel", 3, "its conjugate"),
+        ("sequence", "scatter_to_sequence_parallel", 3, "slice, gather backward"),
+        ("sequence", "SequenceParallelLayerNorm", 8, "weight gradients summed over the group"),
+        ("sequence", "SequenceParallelBlock", 10, "a whole block"),
+        ("overlap", "matmul_reduce_scatter", 11, "product and reduce-scatter at once"),
+        ("overlap", "all_gather_matmul", 11, "all-gather and product at once"),
+        ("context_parallel", "merge_attention", 6, "two partial attentions into one"),
+        ("context_parallel", "zigzag_shard", 4, "balanced shares of a causal sequence"),
+        ("context_parallel", "zigzag_unshard", 4, "and back"),
+        ("context_parallel", "ring_attention", 24, "attention around the ring"),
+    ),
+    _assignment(
+        "a6_pipeline_parallel",
+        "Pipeline parallelism",
+        ("partition", "partition_layers", 6, "cut layers into stages"),
+        ("schedules", "gpipe_schedule", 8, "all forward, all backward"),
+        ("schedules", "one_f_one_b_schedule", 12, "one forward, one backward"),
+        ("schedules", "interleaved_schedule", 14, "several chunks per rank"),
+        ("schedules", "zero_bubble_schedule", 16, "ZB1P: weight gradients fill the bubble"),
+        ("schedules", "bubble_ratio", 4, "bubble over makespan"),
+        ("stage", "PipelineStage", 16, "forward and split backward of a module"),
+        ("executor", "run_schedule", 24, "run any valid schedule"),
+    ),
+    _assignment(
+        "a7_dualpipe",
+        "DualPipe",
+        ("schedules", "dualpipe_schedule", 36, "two directions at once"),
+        ("schedules", "dualpipev_schedule", 24, "the cut-in-half V"),
+        ("overlap", "overlapped_forward_backward", 16, "compute beside communication"),
+        ("executor", "run_dualpipe", 24, "run it"),
+    ),
+    _assignment(
+        "a8_expert_parallel",
+        "Expert parallelism",
+        ("router", "top_k_router", 8, "the k best experts of each token"),
+        ("router", "load_balancing_loss", 8, "Switch's auxiliary loss"),
+        ("router", "apply_capacity", 10, "drop what an expert cannot take"),
+        ("router", "BiasBalancedRouter", 8, "balance without a loss"),
+        ("dispatch", "dispatch", 12, "tokens to their experts"),
+        ("dispatch", "combine", 12, "and back, weighted"),
+        ("layer", "ExpertParallelMoE", 24, "the whole layer"),
+    ),
+    _assignment(
+        "a9_hybrid_parallel",
+        "Hybrid parallelism",
+        ("mesh", "build_mesh", 12, "ranks in four dimensions"),
+        ("mesh", "clip_grad_norm", 6, "one norm over all shards"),
+        ("planner", "memory_per_device", 14, "bytes by part"),
+        ("planner", "step_time", 14, "seconds of a step"),
+        ("planner", "plan", 18, "the best plans that fit"),
+        ("harness", "initialize", 6, "rank, device and core binding"),
+        ("harness", "shutdown", 6, "a clean end, also after an error"),
+        ("train", "train", 24, "train a small GPT"),
+    ),
 )
 
-A2 = _assignment(
-    "a2_ring_all_reduce",
-    "All-reduce on rings, trees and hierarchies",
-    ("ring", "ring_reduce_scatter", 12, "reduce-scatter around the ring"),
-    ("ring", "ring_all_gather", 12, "all-gather around the ring"),
-    ("ring", "ring_all_reduce", 26, "both, for any length"),
-    ("ring", "pipelined_ring_all_reduce", 12, "reduction hidden behind transfer"),
-    ("tree", "halving_doubling_all_reduce", 12, "recursive halving and doubling"),
-    ("hierarchical", "hierarchical_all_reduce", 14, "inside nodes, then between them"),
-)
 
-# What can be graded today, in the order of the course. Switching an assignment on is one line.
-ASSIGNMENTS: tuple[Assignment, ...] = (A1,)
+def _has_checks(assignment: Assignment) -> bool:
+    module = Path(__file__).parent.joinpath(*assignment.checks_module.split(".")[1:])
+    return module.with_suffix(".py").is_file()
+
+
+# What can be graded today, in the order of the course: what this kit has checks of.
+ASSIGNMENTS: tuple[Assignment, ...] = tuple(each for each in COURSE if _has_checks(each))
 
 TASKS: tuple[Task, ...] = tuple(task for each in ASSIGNMENTS for task in each.tasks)
 

@@ -8,7 +8,7 @@ of its W (or B); the peak of a rank is the most chunks that are alive on it at o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -258,7 +258,9 @@ class _Clock:
         return next(need for need in self._needs(step) if need not in self._made)
 
 
-def _stuck(schedule: Schedule, done: list[int], missing_of) -> ScheduleError:  # type: ignore[no-untyped-def]
+def _stuck(
+    schedule: Schedule, done: list[int], missing_of: Callable[[int, int], tuple[str, int, int]]
+) -> ScheduleError:
     """Follow who waits for whom from a rank that is stuck, until it closes or ends."""
     homes = {
         ("I" if action.kind == "B" else action.kind, *action[1:]): (rank, index)

@@ -22,7 +22,7 @@ from grader.harness.errors import DecodeError, EncodeError
 from grader.harness.frames import FrameError, FrameReader, pack
 from grader.harness.layout import DTYPES
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = settings(max_examples=40, deadline=None)
 
 
 def round_trip(value: Any, **options: Any) -> Any:

@@ -50,4 +50,4 @@ def test_table_is_sound() -> None:
         for task in assignment.tasks:
             assert task.id == f"{assignment.key}.{task.attribute}"
             assert task.path.startswith(f"{assignment.name}/")
-    assert tasks.A1.points == 100
+    assert tasks.COURSE[1].points == 100

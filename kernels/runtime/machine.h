@@ -1,0 +1,112 @@
+// The simulated processor: one block at a time, its threads as suspended contexts.
+#pragma once
+
+#include <setjmp.h>
+
+#include "context.h"
+#include "interface.h"
+#include "../include/simt.h"
+
+#undef threadIdx
+#undef blockIdx
+#undef blockDim
+#undef gridDim
+
+namespace simt {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kWarp = 32;
+constexpr size_t kStack = 256 << 10;
+
+enum class State : uint8_t { kReady, kBarrier, kWarpOperation, kDone };
+
+struct Site {
+    const char* file;
+    int line;
+};
+
+struct Thread {
+    void* sp;
+    char* stack;  // nullptr before the first and after the last instruction
+    uint3 index;
+    uint16_t id;  // x + y * Dx + z * Dx * Dy
+    State state;
+    int atomics;  // since it was resumed; spinning threads let others run
+    // Why it is suspended:
+    Site site;
+    const char* operation;
+    unsigned mask;
+    uint64_t value;
+    int predicate;
+    // What it got:
+    uint64_t result[kWarp];
+    unsigned lanes;
+    int barrier_result;
+};
+
+struct WarpClock {
+    uint32_t all;                    // time of the last __syncwarp of the whole warp
+    uint32_t pair[kWarp][kWarp];     // and of the last one in which both lanes took part
+};
+
+struct Machine {
+    const SimtLaunch* launch;
+    const SimtEntry* entry;
+    SimtFault* fault;
+    void** values;
+    bool checked;
+    bool failed;
+    uint3 grid, block;
+    uint3 block_index;
+    uint64_t block_number;
+    int threads;
+    int alive;
+    int at_barrier;
+    SimtBarrier barrier_kind;
+    int barrier_count, barrier_and, barrier_or;
+    Thread* current;
+    void* scheduler_sp;
+    Thread thread[kMaxThreads];
+    // Logical time: grows at every block, barrier and __syncwarp.
+    uint32_t now, block_start, last_barrier;
+    WarpClock warp[kMaxThreads / kWarp];
+    bool fenced;          // some thread of the launch has executed a fence
+    bool block_atomic;    // this block has executed an atomic on global memory
+};
+
+extern Machine machine;
+
+// End the launch with a fault. Never returns; `pc` is absolute, 0 when the site says it.
+[[noreturn]] void fail(int kind, uint64_t pc, Site site, const char* format, ...)
+    __attribute__((format(printf, 4, 5)));
+// The same, about a thread that is not the running one.
+[[noreturn]] void fail_for(const Thread* thread, int kind, uint64_t pc, Site site,
+                           const char* format, ...) __attribute__((format(printf, 5, 6)));
+// Give the fault under construction its second place.
+void second_place(uint64_t pc, Site site);
+uint64_t module_base();
+// "(3,0,0)" of a thread's number within its block, in one of a few static buffers.
+const char* thread_name(int id);
+const char* block_name(uint64_t number);
+// Switch to the scheduler; comes back when this thread is ready again.
+void suspend(State why);
+
+// memory.cpp
+void memory_begin_launch();
+void memory_begin_block();
+void memory_end_phase();          // at a barrier that completes and at the end of a block
+void memory_end_launch(bool ok);  // copies results back, reports what was never written
+void memory_note_fault();         // a fault: is an earlier uninitialised read its real cause?
+
+enum class Access { kRead, kWrite, kAtomic };
+void check_access(const void* address, size_t nbytes, Access access, uint64_t pc, Site site);
+
+// machine.cpp, for memory.cpp
+bool on_current_stack(const void* address);
+bool on_any_stack(const void* address, int* thread);
+
+// barriers.cpp
+void exit_thread(Thread* thread);
+[[noreturn]] void report_deadlock();
+
+}  // namespace simt
