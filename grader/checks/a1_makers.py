@@ -362,7 +362,7 @@ class Maker:
         more = ["split sizes"] * splits + ["several columns"] * bool(columns) + ["empty"] * empty
         shape = (sum(map(sum, rows)), *columns)
         traits = traits_of((spec[0], shape, spec[2]), size, ranks, *more)
-        label = f"{label_of(spec, world, ranks).rsplit(', ', 1)[0]}, rows {[list(r) for r in rows]}"
+        label = label_of((spec[0], shape, spec[2]), world, ranks, f"rows {[list(r) for r in rows]}")
         return Case(label, arguments, judge, ranks=ranks, traits=traits)
 
 

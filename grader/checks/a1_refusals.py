@@ -20,7 +20,7 @@ def outside_the_group(root: str, *names: str, op: str | None = None) -> list[Cas
     """Calls with a root that no rank of the group is: beyond the world, and beside the group."""
     cases = []
     for ranks, wrong in ((None, 7), ((2, 0), 1)):
-        arguments = [{name: tensor for name in names} | {root: wrong} for tensor in vectors()]
+        arguments = [dict.fromkeys(names, tensor) | {root: wrong} for tensor in vectors()]
         cases.append(refusal(f"{root}={wrong}", arguments, [root, str(wrong)], ranks=ranks, op=op))
     return cases
 
@@ -31,8 +31,12 @@ def root_lists(root: str, one: str, many: str) -> list[Case]:
     own = vectors(1)[0]
     cases = [refusal(f"{root}=7", wrong, [root, "7"])]
     for label, given, names in (
-        ("three tensors for one rank", [own.clone() for _ in range(3)], [many, "3", "1|one"]),
-        ("no list on the root", None, [many, "None"]),
+        (
+            "three tensors for one rank",
+            [own.clone() for _ in range(3)],
+            [many, "3|tensor(", "1|one"],
+        ),
+        ("no list on the root", None, [many, "None|0|no "]),
         ("another dtype", [own.double()], [many, "float64", "float32"]),
         ("another shape", [torch.zeros(6)], [many, "6", "4"]),
     ):
@@ -54,7 +58,7 @@ def wrong_lists(many: str, one: str, op: str | None = None) -> list[Case]:
     """Lists of the wrong length, dtype and shape, on all ranks alike."""
     cases = []
     for label, given, names in (
-        ("4 tensors for 3 ranks", vectors(4), [many, "4", "3"]),
+        ("4 tensors for 3 ranks", vectors(4), [many, "4|tensor(", "3"]),
         ("another dtype", [each.double() for each in vectors()], [many, "float64", "float32"]),
         ("another shape", [torch.zeros(6) for _ in range(3)], [many, "6", "4"]),
     ):
@@ -83,7 +87,7 @@ def wrong_splits() -> list[Case]:
     cases = [
         wrong("input sizes too small", ["input", "3", "6"], room[:3], [1] * 3, rows, [1] * 3),
         wrong("output sizes too small", ["output", "3", "6"], room, [1] * 3, rows[:3], [1] * 3),
-        wrong("four sizes", ["input", "4", "3"], room, even, rows, [2, 2, 1, 1]),
+        wrong("four sizes", ["input", "4|[2, 2, 1, 1]", "3"], room, even, rows, [2, 2, 1, 1]),
         wrong("a negative size", ["output", "-1"], room, [5, 2, -1], rows, even),
         wrong("5 rows for 3 ranks", ["input", "5", "3"], room[:3], None, rows[:5], None),
         wrong("another dtype", ["output", "float64", "float32"], room.double(), even, rows, even),

@@ -48,6 +48,11 @@ class Run(NamedTuple):
         return self.length * self.itemsize
 
     @property
+    def optimum(self) -> float:
+        """Bytes that each rank must send in an all-reduce, on average: 2 (n - 1) / n of it."""
+        return 2 * (self.size - 1) / self.size * self.nbytes
+
+    @property
     def most_sent(self) -> int:
         """Bytes sent by the rank that sends most."""
         return max(self.trace.bytes_sent)
@@ -56,11 +61,12 @@ class Run(NamedTuple):
 def count(runner: Bench, make: Callable[..., Case], judge: Callable[[Run], None]) -> None:
     """Judge a run for each of `COUNTED`; a failure is reported with the case it belongs to.
 
-    make(world, ranks, spec, op) gives the case.
+    make(world, ranks, spec, op) gives the case. A hang on NCCL is noted as a warning.
     """
-    for world, ranks, spec in COUNTED:
+    for number, (world, ranks, spec) in enumerate(COUNTED):
         case = make(world, ranks, spec, "SUM")
-        run = Run(case.members, spec[1][0], spec[0].itemsize, runner.run([case]).trace)
+        trace = runner.run([case], nccl_hint=number == 0).trace
+        run = Run(case.members, spec[1][0], spec[0].itemsize, trace)
         about(case, lambda run=run: judge(run))  # type: ignore[misc]
 
 
@@ -100,32 +106,29 @@ def around_the_ring(trace: Trace, members: Sequence[int]) -> None:
         )
 
 
-def at_most(
-    trace: Trace, members: Sequence[int], limit: int, rule: str, vector: int, itemsize: int
-) -> None:
-    """No rank sends more than `limit` bytes. rule: where the limit comes from, in words.
+def at_most(run: Run, limit: int, rule: str, whole: int, optimum: float) -> None:
+    """No rank sends more than `limit` bytes.
 
-    vector: bytes of what is reduced, of which an optimal all-reduce sends 2 (n - 1) / n per rank;
-    itemsize: bytes of an element.
+    rule: where the limit comes from, in words. whole: bytes of the whole vector. optimum: bytes
+    per rank that no algorithm can do without, on average.
     """
-    sent = [trace.bytes_sent[rank] for rank in members]
+    members = run.members
+    sent = [run.trace.bytes_sent[rank] for rank in members]
     if max(sent) <= limit:
         return
-    size = len(members)
     busiest = sent.index(max(sent))
     idle = sum(each < max(sent) / 2 for each in sent)
-    if itemsize == 2 and 1.9 * limit < max(sent) <= 2 * limit:
+    if run.itemsize == 2 and 1.9 * limit < max(sent) <= 2 * limit:
         cause = WIDENED
-    elif size > 2 and idle == size - 1:
+    elif run.size > 2 and idle == run.size - 1:
         cause = f"everything passes through rank {members[busiest]}, as through a server"
-    elif vector and all(each % vector == 0 for each in sent):
+    elif whole and all(each % whole == 0 for each in sent):
         cause = "whole vectors travel where chunks would do"
     else:
         cause = "something travels more than once, or to ranks that do not need it"
-    optimum = 2 * (size - 1) / size * vector
     raise CheckFailed(
-        f"rank {members[busiest]} sent {max(sent)} bytes, expected at most {limit} ({rule}; "
-        f"an all-reduce cannot do with less than {optimum:.0f} per rank on average)",
+        f"rank {members[busiest]} sent {max(sent)} bytes, expected at most {limit} ({rule}; no "
+        f"algorithm can do with less than {optimum:.0f} per rank, on average)",
         cause=cause,
     )
 

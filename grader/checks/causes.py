@@ -1,11 +1,13 @@
 """From a failure to its likely cause, in one line.
 
-Two kinds of evidence. The numbers: a result that equals what a well-known mistake gives. And
-comparison: when some cases of a check fail and others pass, what is true of just those that fail.
+Three kinds of evidence. The numbers: a result that equals what a well-known mistake gives. The
+words of the sanitizer or of PyTorch. And comparison: when some cases of a check fail and others
+pass, what is true of just those that fail.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +42,26 @@ TRAITS = {
     "AVG": "right for all operations but AVG",
     "MAX or MIN": "right for SUM, wrong for MAX or MIN",
     "PRODUCT": "right for SUM, wrong for PRODUCT",
+}
+
+#: Of these, cases may also pass (a mistake need not show in every one), as long as all that fail
+#: have them.
+OFTEN_HIDDEN = ("sub-group", "not a power of two", "strided", "several columns", "uneven")
+
+#: Text in a failure's message -> its cause.
+SAID = {
+    "Every rank here sends first": (
+        "every rank sends before it receives, and a send waits for its receiver: a cycle"
+    ),
+    "Every rank here receives first": "every rank receives before it sends: nobody begins",
+    "returned without doing what others wait for": (
+        "the ranks disagree on who sends what to whom: some wait for a message that nobody sends"
+    ),
+    "deadlock:": "the ranks disagree on who sends what to whom, or in which order",
+    "is not part of group": "a group rank is passed where PyTorch expects a global rank",
+    "of a group of": "a global rank is passed where a group rank is expected",
+    "from itself: copy": "a rank sends to itself: its own slice is a copy, not a message",
+    "to itself: copy": "a rank sends to itself: its own slice is a copy, not a message",
 }
 
 
@@ -88,7 +110,8 @@ class Bench:
                 "task": self.task,
                 "cases": [
                     {
-                        "arguments": case.arguments[rank],
+                        # A copy, or ranks would share the memory of a tensor that two of them get.
+                        "arguments": copy.deepcopy(case.arguments[rank]),
                         "op": case.op,
                         "ranks": None if case.ranks is None else list(case.ranks),
                         "refused": case.refused,
@@ -98,9 +121,13 @@ class Bench:
             }
             for rank in range(cases[0].world_size)
         ]
-        outcome = self.cluster.run(
-            self.driver, inputs, task=self.task, **{**self.options, **options}
-        )
+        try:
+            outcome = self.cluster.run(
+                self.driver, inputs, task=self.task, **{**self.options, **options}
+            )
+        except CheckFailed as failure:
+            failure.cause = failure.cause or said(failure.message)
+            raise
         for number, case in enumerate(cases):
             try:
                 case.judge([answers[number] for answers in outcome.outputs])
@@ -120,17 +147,17 @@ class Bench:
         except (Unimplemented, SolutionTimeout):
             raise
         except CheckFailed as failure:
-            self._explain(failure, cases, compare)
+            self._explain(failure, [*cases, *compare], options)
             raise
 
     def _explain(
-        self, failure: CheckFailed, cases: Sequence[Case], compare: Sequence[Case]
+        self, failure: CheckFailed, cases: Sequence[Case], options: dict[str, Any]
     ) -> None:
         failed: list[tuple[Case, CheckFailed]] = []
         passed: list[Case] = []
-        for case in [*cases, *compare]:
+        for case in cases:
             try:
-                self.run([case])
+                self.run([case], **options)
                 passed.append(case)
             except SolutionTimeout:
                 return
@@ -154,13 +181,23 @@ class Bench:
             failure.cause = f"{TRAITS[common]} ({evidence})" if evidence else TRAITS[common]
 
 
+def said(message: str) -> str | None:
+    """The cause that the words of a message point to."""
+    return next((cause for words, cause in SAID.items() if words in message), None)
+
+
 def common_trait(failed: Sequence[Case], passed: Sequence[Case]) -> str | None:
-    """The first of `TRAITS` that all cases that failed have, and none that passed."""
+    """The first of `TRAITS` that all cases that failed have, and none that passed.
+
+    Failing that, one of `OFTEN_HIDDEN` that some of those that passed lack.
+    """
     if not passed:
         return None
     shared = frozenset.intersection(*(case.traits for case in failed))
-    shared -= frozenset().union(*(case.traits for case in passed))
-    return next((trait for trait in TRAITS if trait in shared), None)
+    telling = shared - frozenset().union(*(case.traits for case in passed))
+    hidden = shared - frozenset.intersection(*(case.traits for case in passed))
+    found = next((trait for trait in TRAITS if trait in telling), None)
+    return found or next((trait for trait in OFTEN_HIDDEN if trait in hidden), None)
 
 
 def reduction_suspects(

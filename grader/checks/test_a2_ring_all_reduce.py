@@ -79,8 +79,8 @@ def half_traffic(cluster: Cluster, rng: Rng, task: str, metrics: Metrics) -> Non
     def judge(run: Run) -> None:
         steps = run.size - 1
         rule = f"n - 1 = {steps} chunks of {run.nbytes} bytes"
-        limit, whole = steps * run.nbytes, run.size * run.nbytes
-        volume.at_most(run.trace, run.members, limit, rule, whole, run.itemsize)
+        limit = steps * run.nbytes
+        volume.at_most(run, limit, rule, run.size * run.nbytes, limit)
         volume.rounds_at_most(run.trace, steps, "n - 1")
         metrics.setdefault("bytes_per_rank", run.most_sent)
 
@@ -173,7 +173,7 @@ def ring_bytes(cluster: Cluster, rng: Rng, task: str, metrics: Metrics, **option
         elements = 2 * (run.size - 1) * math.ceil(run.length / run.size)
         rule = f"2 (n - 1) ⌈N / n⌉ = {elements} elements of {run.itemsize} bytes"
         limit = elements * run.itemsize
-        volume.at_most(run.trace, run.members, limit, rule, run.nbytes, run.itemsize)
+        volume.at_most(run, limit, rule, run.nbytes, run.optimum)
         metrics.setdefault("bytes_per_rank", run.most_sent)
         metrics.setdefault("allowed_bytes_per_rank", limit)
 
@@ -319,8 +319,7 @@ def test_halving_bytes(cluster: Cluster, rng: Rng, metrics: Metrics) -> None:
         limit = 2 * halves + extra * run.length
         rule = "2 (⌈N/2⌉ + ⌈N/4⌉ + …)" + " + N, since n is no power of two" * extra
         rule += f" = {limit} elements of {run.itemsize} bytes"
-        nbytes = limit * run.itemsize
-        volume.at_most(run.trace, run.members, nbytes, rule, run.nbytes, run.itemsize)
+        volume.at_most(run, limit * run.itemsize, rule, run.nbytes, run.optimum)
         metrics.setdefault("bytes_per_rank", run.most_sent)
 
     runner = bench(cluster, "halving_doubling_all_reduce")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -14,63 +13,9 @@ from grader.fabric.collectives import CollectiveCall
 from grader.fabric.engine import Pending
 from grader.fabric.runtime import RankRuntime, dtype_name
 from grader.fabric.torch_internals import BelowAutograd, NoDispatch, reduce_op_name
+from grader.fabric.work import AnySourceWork, SimWork
 
 Tensors = list[torch.Tensor]
-
-
-class SimWork(dist.Work):
-    """A handle on one or more operations of a rank."""
-
-    def __init__(self, runtime: RankRuntime, pendings: Sequence[Pending], result: Any) -> None:
-        super().__init__()
-        self._runtime = runtime
-        self._pendings = pendings
-        self._result = result
-        self._source = -1
-
-    def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the operation is done and its buffers hold the result.
-
-        The time-out is not used: a simulated run that cannot go on is reported at once.
-        """
-        for pending in self._pendings:
-            self._runtime.wait(pending)
-            self._source = pending.source
-        return True
-
-    def synchronize(self) -> None:
-        """As `wait`."""
-        self.wait()
-
-    def is_completed(self) -> bool:
-        """Whether it is done (then it counts as waited for); lets the other ranks run first."""
-        return all(self._runtime.poll(pending) for pending in self._pendings)
-
-    def is_success(self) -> bool:
-        """As `is_completed`: a simulated operation that fails ends the run."""
-        return self.is_completed()
-
-    def exception(self) -> None:
-        """Never one: a simulated operation that fails ends the run."""
-        return None
-
-    def result(self) -> Any:
-        """The tensors the operation filled, after waiting for it."""
-        self.wait()
-        return self._result
-
-    def get_future(self) -> torch.futures.Future[Any]:
-        """A future that is already complete: native code would block on it without our knowing."""
-        self.wait()
-        future: torch.futures.Future[Any] = torch.futures.Future()
-        future.set_result(self._result)
-        return future
-
-    def _source_rank(self) -> int:
-        self.wait()
-        return self._source
-
-    source_rank = _source_rank
 
 
 def _numels(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
@@ -104,6 +49,7 @@ class SimProcessGroup(dist.ProcessGroup):
         self._size = len(ranks)
         self._key = runtime.engine.group(name, ranks)
         self._name = name
+        self._coalesced: list[Pending] | None = None
 
     def getBackendName(self) -> str:
         """ "sim"."""
@@ -126,24 +72,43 @@ class SimProcessGroup(dist.ProcessGroup):
     def __repr__(self) -> str:
         return f"SimProcessGroup(ranks={list(self._ranks)}, rank={self.rank()})"
 
+    # Coalescing -------------------------------------------------------------------------------
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        """What is called from now on becomes one batch with one handle (as NCCL groups calls)."""
+        self._coalesced = []
+        self._runtime.begin_batch()
+
+    def _end_coalescing(self, device: torch.device) -> SimWork:
+        """The handle on all that was called since `_start_coalescing`."""
+        pendings, self._coalesced = self._coalesced or [], None
+        self._runtime.end_batch()
+        return SimWork(self._runtime, pendings, None)
+
+    def _handle(self, pending: Pending, result: Any) -> SimWork:
+        if self._coalesced is None:
+            return SimWork(self._runtime, (pending,), result)
+        self._coalesced.append(pending)
+        return SimWork(self._runtime, (), result)  # the batch's handle waits
+
     # Point to point ---------------------------------------------------------------------------
 
     def send(self, tensors: Tensors, dstRank: int, tag: int = 0) -> SimWork:
         """Post a send to group rank dstRank."""
         peer = self._peer(dstRank, "send to")
         pending = self._runtime.send(tensors[0], self._key, peer, tag)
-        return SimWork(self._runtime, (pending,), tensors)
+        return self._handle(pending, tensors)
 
     def recv(self, tensors: Tensors, srcRank: int, tag: int = 0) -> SimWork:
         """Post a receive from group rank srcRank."""
         peer = self._peer(srcRank, "receive from")
         pending = self._runtime.receive(tensors[0], self._key, peer, tag)
-        return SimWork(self._runtime, (pending,), tensors)
+        return self._handle(pending, tensors)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> SimWork:
         """Post a receive from whichever rank sends first."""
         pending = self._runtime.receive(tensors[0], self._key, -1, tag)
-        return _AnySourceWork(self._runtime, (pending,), tensors, self._ranks)
+        return AnySourceWork(self._runtime, (pending,), tensors, self._ranks)
 
     def _peer(self, group_rank: int, verb: str) -> int:
         if not 0 <= group_rank < self._size:
@@ -190,7 +155,7 @@ class SimProcessGroup(dist.ProcessGroup):
             asynchronous=bool(getattr(opts, "asyncOp", True)),
             splits=splits,
         )
-        return SimWork(self._runtime, (pending,), outputs if result is None else result)
+        return self._handle(pending, outputs if result is None else result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> SimWork:
         """All-reduce in place."""
@@ -386,19 +351,3 @@ class SimProcessGroup(dist.ProcessGroup):
         with NoDispatch(), BelowAutograd():
             flat = tensor.detach().view(-1)
             return [flat.narrow(0, i * numel, numel) for i in range(self._size)]
-
-
-class _AnySourceWork(SimWork):
-    """A receive from any source knows, once done, which group rank it came from."""
-
-    def __init__(
-        self, runtime: RankRuntime, pendings: Sequence[Pending], result: Any, ranks: Sequence[int]
-    ) -> None:
-        super().__init__(runtime, pendings, result)
-        self._group_ranks = ranks
-
-    def _source_rank(self) -> int:
-        self.wait()
-        return self._group_ranks.index(self._source)
-
-    source_rank = _source_rank

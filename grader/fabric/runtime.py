@@ -163,6 +163,17 @@ class RankRuntime:
             pending = self._try(self.engine.post_collective, operation, call)
         return self._posted(pending, reads, writes)
 
+    def begin_batch(self) -> None:
+        """What is posted from now on starts together, at `end_batch`, and stands at this line."""
+        if self.batch < 0:
+            self.batch = self.engine.new_batch()
+            self.batch_location = user_location()
+
+    def end_batch(self) -> None:
+        """The batch is complete."""
+        self.batch = -1
+        self.engine.end_batch(self.rank)
+
     def _operation(self, kind: str, group: int, peer: int, tensors: Tensors, tag: int) -> Operation:
         if self.scheduler.aborted:
             raise SimulationAborted("the run has ended")

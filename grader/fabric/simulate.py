@@ -120,13 +120,11 @@ def _batched(original: Callable[..., Any]) -> Callable[..., Any]:
         runtime = _runtimes.get(threading.get_ident())
         if runtime is None or runtime.batch >= 0:
             return original(p2p_op_list)  # type: ignore[no-any-return]
-        runtime.batch = runtime.engine.new_batch()
-        runtime.batch_location = user_location()
+        runtime.begin_batch()
         try:
             return original(p2p_op_list)  # type: ignore[no-any-return]
         finally:
-            runtime.batch = -1
-            runtime.engine.end_batch(runtime.rank)
+            runtime.end_batch()
 
     batch_isend_irecv.__doc__ = original.__doc__
     return batch_isend_irecv

@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import Store
 from grader.fabric.findings import SimulationAborted
 from grader.fabric.runtime import RankRuntime
 
+#: What torch gives a store that nobody set another one for.
 DEFAULT_TIMEOUT = timedelta(minutes=5)
 
 
@@ -19,8 +20,8 @@ class SimStore(Store):
     """One rank's view of the store that all ranks of a run share.
 
     data: the shared keys and values. on_use(name) is called for every access of the program's.
-    Time-outs run on the host's clock; a wait that can never end is reported as a deadlock when it
-    has none that would end it.
+    Time-outs that the program chose run on the host's clock. A wait under the default one that
+    can never end is reported as a deadlock at once.
     """
 
     def __init__(
@@ -32,7 +33,6 @@ class SimStore(Store):
         super().__init__()
         self._runtime = runtime
         self._data = data
-        self._timeout = DEFAULT_TIMEOUT
         self._on_use = on_use
 
     def _use(self, name: str, *, look: bool = False) -> None:
@@ -56,8 +56,9 @@ class SimStore(Store):
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Wait until all keys are set. DistStoreError after the time-out."""
         self._use("wait")
-        limit = self._timeout if timeout is None else timeout
-        deadline = time.monotonic() + limit.total_seconds()
+        # A PrefixStore around this one sets the time-out in C++, past any override of ours.
+        limit = self.timeout if timeout is None else timeout  # type: ignore[attr-defined]
+        deadline = time.monotonic() + limit.total_seconds() if limit != DEFAULT_TIMEOUT else None
         there = self._runtime.scheduler.wait_until(
             self._runtime.thread, lambda: all(key in self._data for key in keys), deadline
         )
@@ -117,15 +118,6 @@ class SimStore(Store):
         """append, multi_get and multi_set are there."""
         return True
 
-    def set_timeout(self, timeout: timedelta) -> None:
-        """The time-out of later waits."""
-        self._timeout = timeout
-
-    @property
-    def timeout(self) -> timedelta:
-        """The time-out of waits that name none."""
-        return self._timeout
-
     # The names under which torch's C++ looks for the same methods.
     getNumKeys = num_keys
     deleteKey = delete_key
@@ -133,7 +125,6 @@ class SimStore(Store):
     multiGet = multi_get
     multiSet = multi_set
     hasExtendedApi = has_extended_api
-    setTimeout = set_timeout
 
 
 def _bytes(value: str | bytes | Sequence[int]) -> bytes:

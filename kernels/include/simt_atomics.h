@@ -23,7 +23,7 @@ SIMT_INLINE T simt_atomic_as(SimtAtomic operation, T* address, T value, T expect
 }
 #define SIMT_ATOMIC(name, operation, T)                                     \
     SIMT_INLINE T name(T* address, T value, SIMT_SITE) {                    \
-        return simt_atomic_as<T>(operation, address, value, T(), file, line); \
+        return simt_atomic_as<T>(operation, address, value, (T)0, file, line); \
     }
 #define SIMT_ATOMIC_INTEGERS(name, operation) \
     SIMT_ATOMIC(name, operation, int)         \

@@ -3,18 +3,20 @@
 
 #define SIMT_PI_F 3.141592653589793f
 
-SIMT_INLINE float __expf(float x) { return expf(x); }
-SIMT_INLINE float __exp10f(float x) { return powf(10.0f, x); }
-SIMT_INLINE float __logf(float x) { return logf(x); }
-SIMT_INLINE float __log2f(float x) { return log2f(x); }
-SIMT_INLINE float __log10f(float x) { return log10f(x); }
-SIMT_INLINE float __sinf(float x) { return sinf(x); }
-SIMT_INLINE float __cosf(float x) { return cosf(x); }
-SIMT_INLINE float __tanf(float x) { return tanf(x); }
-SIMT_INLINE float __powf(float x, float y) { return powf(x, y); }
+// glibc declares functions of some of these names without defining them: macros step aside.
+#define __expf expf
+#define __logf logf
+#define __log2f log2f
+#define __log10f log10f
+#define __sinf sinf
+#define __cosf cosf
+#define __tanf tanf
+#define __powf powf
+#define __exp10f(x) powf(10.0f, x)
+#define exp10f(x) powf(10.0f, x)
+#define __sincosf(x, s, c) sincosf(x, s, c)
 SIMT_INLINE float __fdividef(float x, float y) { return x / y; }
 SIMT_INLINE float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
-SIMT_INLINE void __sincosf(float x, float* s, float* c) { *s = sinf(x); *c = cosf(x); }
 SIMT_INLINE float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 SIMT_INLINE double rsqrt(double x) { return 1.0 / sqrt(x); }
 SIMT_INLINE float __frsqrt_rn(float x) { return (float)(1.0 / sqrt((double)x)); }
@@ -26,7 +28,6 @@ SIMT_INLINE float __fmul_rn(float x, float y) { return x * y; }
 SIMT_INLINE float __fdiv_rn(float x, float y) { return x / y; }
 SIMT_INLINE float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
 SIMT_INLINE float fdividef(float x, float y) { return x / y; }
-SIMT_INLINE float exp10f(float x, int) { return powf(10.0f, x); }
 SIMT_INLINE float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678f); }
 
 template <typename To, typename From> SIMT_INLINE To simt_bits(From value) {

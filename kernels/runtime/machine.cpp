@@ -89,15 +89,16 @@ void run_block() {
         bool progressed = false;
         for (int first = 0; first < m.threads; first += kWarp) {
             int end = first + kWarp < m.threads ? first + kWarp : m.threads;
-            for (bool ran = true; ran;) {
-                ran = false;
+            // Long enough to come from one barrier to the next; threads that spin take turns.
+            for (int sweep = 0; sweep < 256; sweep++) {
+                bool ran = false;
                 for (int i = first; i < end; i++) {
                     if (m.thread[i].state != State::kReady) continue;
                     resume(&m.thread[i]);
                     if (m.failed) return;
                     ran = progressed = true;
                 }
-                if (m.at_barrier == 0 && ran) break;  // spinning warps take turns
+                if (!ran) break;
             }
         }
         if (m.alive > 0 && !progressed) {
@@ -288,7 +289,6 @@ __attribute__((visibility("default"))) int simt_launch(const SimtLaunch* launch,
     m.block = uint3{launch->block[0], launch->block[1], launch->block[2]};
     m.threads = (int)(m.block.x * m.block.y * m.block.z);
     m.now = 1;
-    simt::stacks_made = simt::stacks == nullptr ? 0 : simt::stacks_made;
     // After a fault some stacks were left with their threads: all of them are free now.
     simt::free_stacks = 0;
     for (int i = simt::stacks_made - 1; i >= 0; i--)

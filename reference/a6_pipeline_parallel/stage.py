@@ -115,10 +115,13 @@ class PipelineStage:
         chunk.roots, chunk.values = chunk.flowing(gradients)
         chunk.has_input_gradient = True
         wanted = [leaf for leaf in chunk.leaves if leaf is not None]
+        if not chunk.roots:
+            return tuple(None for _ in chunk.leaves)
+        if not wanted:
+            chunk.branches = [_Branch(None, None)]
+            return tuple(None for _ in chunk.leaves)
         cut = _find_cut(chunk.roots, wanted)
         chunk.branches, chunk.shared = cut.branches(), cut.shared()
-        if not wanted or not chunk.roots:
-            return tuple(None for _ in chunk.leaves)
         hooks = [branch.listen() for branch in chunk.branches if branch.node is not None]
         try:
             found = torch.autograd.grad(
@@ -200,10 +203,11 @@ class _Branch:
 
     node: the last node on both; its gradient, computed on the way to the inputs, is all that its
     parameters need. None: the parameters hang on the outputs directly.
+    parameters: those that hang there; None for all.
     """
 
     node: Node | None
-    parameters: list[torch.Tensor]
+    parameters: list[torch.Tensor] | None
     gradients: list[tuple[torch.Tensor | None, ...]] = field(default_factory=list)
 
     def listen(self) -> torch.utils.hooks.RemovableHandle:
@@ -282,8 +286,9 @@ def _find_cut(roots: Sequence[GradientEdge], inputs: Sequence[torch.Tensor]) -> 
                 for parameter in below.get(child, ()):
                     cut.users.setdefault(parameter, {})[node] = None
             continue
-        variable = getattr(node, "variable", None)
-        reached = {} if variable is None else {variable: None}
+        reached: dict[torch.Tensor, None] = {}
+        if node.name().endswith("AccumulateGrad"):
+            reached[node.variable] = None
         for child in children:
             reached |= below[child]
         below[node] = reached

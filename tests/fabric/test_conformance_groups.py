@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from grader.fabric import simulate
 from tests.fabric.ranks import data, run, same
 
 # Point to point -----------------------------------------------------------------------------------
@@ -302,9 +304,34 @@ def test_the_store_of_the_default_group() -> None:
         prefixed.wait([str(r) for r in range(3)])
         assert prefixed.multi_get(["0", "2"]) == [b"\x00\xff"] * 2
         assert not store.check(["absent"])
+        if rank == 0:
+            assert store.compare_set("lock", "", "taken") == b"taken"
+        dist.barrier()
+        assert store.compare_set("lock", "free", "mine") == b"taken"
         assert prefixed.delete_key(str(rank))
+        assert not prefixed.delete_key(str(rank))
 
     run(program, 3)
+
+
+def test_waiting_in_the_store_for_what_nobody_sets_is_a_deadlock_at_once() -> None:
+    def program(rank: int, _: Any) -> None:
+        dist.distributed_c10d._get_default_store().get("absent")
+
+    result = simulate(program, 2)
+    assert [finding.kind for finding in result.findings] == ["deadlock"]
+
+
+def test_a_time_out_of_the_programs_own_ends_a_wait_in_the_store() -> None:
+    def program(rank: int, _: Any) -> None:
+        store = dist.distributed_c10d._get_default_store()
+        with pytest.raises(dist.DistStoreError, match="absent"):
+            store.wait(["absent"], timedelta(milliseconds=20))
+        store.set_timeout(timedelta(milliseconds=30))
+        with pytest.raises(dist.DistStoreError, match="30ms"):
+            store.get("absent")
+
+    run(program, 2)
 
 
 # Objects ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Right: the server takes the tensors as they come; what it sends back is the same for all."""
+"""Right: the server takes the tensors as they come, and adds them in the order of their ranks."""
 
 import torch
 import torch.distributed as dist
@@ -14,11 +14,11 @@ def all_reduce_parameter_server(tensor, op=dist.ReduceOp.SUM, group=None, server
         dist.send(message, group=group, group_dst=server)
         dist.recv(message, group=group, group_src=server)
     else:
-        rooms = [message]
+        rooms = {dist.get_rank(): message}
         for _ in range(size - 1):
-            rooms.append(torch.empty_like(message))
-            dist.recv(rooms[-1], group=group)
-        message = _fold(rooms, op)
+            room = torch.empty_like(message)
+            rooms[dist.recv(room, group=group)] = room
+        message = _fold([rooms[source] for source in sorted(rooms)], op)
         works = []
         for peer in range(size):
             if peer != server:

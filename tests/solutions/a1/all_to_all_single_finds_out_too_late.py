@@ -13,6 +13,8 @@ EXPECT = {
 
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None):
     rank, size = dist.get_rank(group), dist.get_world_size(group)
+    if output.dtype != input.dtype:
+        raise ValueError(f"output is {output.dtype}, but input is {input.dtype}")
     out_sizes = output_split_sizes or [output.size(0) // size] * size
     in_sizes = input_split_sizes or [input.size(0) // size] * size
     for name, sizes in (("output_split_sizes", out_sizes), ("input_split_sizes", in_sizes)):

@@ -14,7 +14,7 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     out_sizes = output_split_sizes or [output.size(0) // size] * size
     in_sizes = input_split_sizes or [input.size(0) // size] * size
-    flat = input.reshape(-1)
+    flat = input.contiguous().view(-1)
     result = output.contiguous().view(-1)
     batch = []
     for peer in range(size):

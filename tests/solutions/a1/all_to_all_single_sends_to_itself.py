@@ -5,8 +5,8 @@ import torch.distributed as dist
 
 TASK = "a1.all_to_all_single"
 EXPECT = {
-    "status": "failed",
-    "check": "sends every byte once",
+    "status": "error",
+    "check": "sends every slice to its rank",
     "cause": "to itself",
 }
 

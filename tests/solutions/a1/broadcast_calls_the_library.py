@@ -6,7 +6,7 @@ TASK = "a1.broadcast"
 EXPECT = {
     "status": "failed",
     "check": "copies the root's tensor to every rank",
-    "cause": "point-to-point calls only",
+    "cause": "built from point-to-point calls",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a1.gather"
 EXPECT = {
     "status": "failed",
     "check": "collects every rank's tensor",
-    "cause": "order of arrival",
+    "cause": "a receive from any source",
 }
 
 

@@ -1,0 +1,174 @@
+"""Builds of a student's kernels.cu: for the CPU with any C++ compiler, for GPUs with nvcc.
+
+What goes in decides the name of what comes out, so an unchanged file is never built again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels import cache, compilers, elf, native
+from kernels.compilers import CompileError, Compiler
+
+_COMMON = (
+    "-std=c++17 -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -fno-strict-aliasing "
+    "-fno-math-errno -ffp-contract=off -w"
+).split()
+_GCC = "-fno-extern-tls-init -fno-gnu-unique -fmax-errors=4 -fdiagnostics-color=never".split()
+_CLANG = "-ferror-limit=4 -fno-color-diagnostics".split()
+_FAST = ["-O2", "-g1"]
+_CHECKED = ["-O1", "-g"]
+_LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_DYNAMIC = "simt_dynamic_shared"
+
+
+@dataclass(frozen=True)
+class CpuBuild:
+    """A shared library and its `__shared__` variables (name, offset, nbytes)."""
+
+    path: Path
+    shared: tuple[tuple[str, int, int], ...]
+    checked: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernels.cu as it was when it was read.
+
+    shown: the name that messages use, relative to `folder`, where its text lies too.
+    prototypes: what must be in it, each a C++ prototype of a kernel that is launched by name.
+    """
+
+    folder: Path
+    shown: str
+    text: str
+    prototypes: tuple[str, ...]
+
+    @staticmethod
+    def read(path: Path, prototypes: Sequence[str]) -> Source:
+        """The file at `path`, shown as assignment/kernels.cu."""
+        path = path.absolute()
+        folder = path.parent.parent
+        text = path.read_text(encoding="utf-8", errors="replace")
+        return Source(folder, path.relative_to(folder).as_posix(), text, tuple(prototypes))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the kernels."""
+        return [kernel_name(prototype) for prototype in self.prototypes]
+
+    def parts(self) -> list[str]:
+        """All text that decides what is built: the file's and that of headers beside it."""
+        beside = (self.folder / self.shown).parent
+        headers = [beside / name for name in sorted(set(_LOCAL_INCLUDE.findall(self.text)))]
+        texts = [path.read_text(errors="replace") for path in headers if path.is_file()]
+        return [self.shown, str(self.folder), self.text, *self.prototypes, *texts]
+
+
+def kernel_name(prototype: str) -> str:
+    """ "f" of "void f(float* x)"."""
+    match = re.match(r"\s*void\s+(\w+)\s*\(", prototype)
+    if match is None:
+        raise ValueError(f"no prototype of a kernel: {prototype!r}")
+    return match[1]
+
+
+def build_cpu(source: Source, *, checked: bool) -> CpuBuild:
+    """Build for the CPU, or find the build. Raises `CompileError` with the compiler's message."""
+    compiler = compilers.cxx()
+    flags = _flags(compiler, checked)
+    parts = [native.sources_digest(), compiler.identity, *flags, *source.parts()]
+    folder = cache.build_once(
+        f"cpu-{cache.digest(parts)}", lambda scratch: _build_cpu(source, compiler, flags, scratch)
+    )
+    library = folder / "module.so"
+    shared = tuple(
+        (symbol.name if symbol.name.startswith("simt_") else elf.plain_name(symbol.name),
+         symbol.offset, symbol.nbytes)
+        for symbol in elf.thread_local_symbols(library)
+        if symbol.defined and symbol.nbytes > 0
+    )  # fmt: skip
+    return CpuBuild(library, shared, checked)
+
+
+def build_cubin(source: Source, *, arch: str, extra: Sequence[str] = ()) -> bytes:
+    """Build for GPUs of `arch` ("sm_90") with nvcc. Raises `NoCompiler` or `CompileError`."""
+    compiler = compilers.nvcc()
+    # The launcher finds kernels by the names in their prototypes.
+    flags = ["-std=c++17", "-O3", "-lineinfo", f"-arch={arch}", *extra]
+    parts = [compiler.identity, *flags, *source.parts()]
+
+    def build(scratch: Path) -> None:
+        unit = scratch / "unit.cu"
+        unit.write_text(f'#line 1 "{source.shown}"\n{source.text}\n')
+        beside = (source.folder / source.shown).parent
+        told = compiler.run(
+            [*flags, "-cubin", "-I", str(beside), "-o", str(scratch / "module.cubin"), str(unit)],
+            source.folder,
+            seconds=180.0,
+        )
+        (scratch / "told.txt").write_text(told)
+
+    folder = cache.build_once(f"gpu-{cache.digest(parts)}", build)
+    return (folder / "module.cubin").read_bytes()
+
+
+def _flags(compiler: Compiler, checked: bool) -> list[str]:
+    clang = compiler.kind == "clang"
+    bounds = "array-bounds" if clang else "bounds"
+    flags = [*_COMMON, *(_CLANG if clang else _GCC), *(_CHECKED if checked else _FAST)]
+    if checked:
+        flags += [f"-fsanitize=thread,{bounds},alignment"]
+    return flags
+
+
+def _unit(source: Source, checked: bool) -> str:
+    """The file that is compiled: the student's text, then what makes its kernels callable."""
+    lines = ['#include "simt.h"', f'#line 1 "{source.shown}"', source.text]
+    lines += [f'#line 1 "how {source.shown} is launched"']
+    for prototype, name in zip(source.prototypes, source.names, strict=True):
+        parameters = prototype[prototype.index("(") :].strip().rstrip(";")
+        lines.append(f"static void (*const must_be_{name}){parameters} = {name};")
+    entries = ", ".join(f'simt_entry("{name}", must_be_{name})' for name in source.names)
+    visible = 'extern "C" __attribute__((visibility("default"))) extern const'
+    lines += [
+        f"{visible} SimtEntry simt_entries[] = {{{entries}}};",
+        f"{visible} int simt_entry_count = {len(source.names)};",
+        f"{visible} int simt_checked = {int(checked)};",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _build_cpu(source: Source, compiler: Compiler, flags: Sequence[str], scratch: Path) -> None:
+    unit, made = scratch / "unit.cpp", scratch / "unit.o"
+    unit.write_text(_unit(source, checked="-O1" in flags))
+    beside = (source.folder / source.shown).parent
+    include = ["-I", str(native.INCLUDE), "-iquote", str(beside)]
+    try:
+        compiler.run([*flags, *include, "-c", str(unit), "-o", str(made)], source.folder)
+        # Every `extern __shared__ T name[]` is a name of the same memory.
+        dynamic = [s.name for s in elf.thread_local_symbols(made) if not s.defined]
+        names = [f"-Wl,--defsym={name}={_DYNAMIC}" for name in dynamic]
+        runtime = ["-Wl,--whole-archive", str(native.library()), "-Wl,--no-whole-archive"]
+        output = ["-o", str(scratch / "module.so"), "-lm"]
+        compiler.run(
+            ["-shared", "-Wl,-z,defs", str(made), *runtime, *names, *output], source.folder
+        )
+    except CompileError as error:
+        raise CompileError(_tidy(str(error), unit)) from None
+    unit.unlink()
+    made.unlink()
+
+
+def _tidy(message: str, unit: Path) -> str:
+    """The compiler's message without lines about the kit's own file."""
+    lines = [
+        line
+        for line in message.splitlines()
+        if not (line.startswith(("In file included from", "                 from"))
+                and str(unit) in line)
+    ]  # fmt: skip
+    return "\n".join(line.replace(str(unit), "the kit's launch code") for line in lines).strip()

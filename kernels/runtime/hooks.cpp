@@ -1,0 +1,102 @@
+// What the compiler calls in checked builds: -fsanitize=thread before every access to memory,
+// -fsanitize=bounds and alignment when an index or an address is wrong. No sanitizer's own
+// library is linked; these are the only definitions.
+#include "machine.h"
+
+namespace {
+
+inline void check(const void* address, size_t nbytes, simt::Access access, uint64_t pc) {
+    if (nbytes > 1 && nbytes <= 16 && ((uintptr_t)address & (nbytes - 1)) != 0 &&
+        (nbytes & (nbytes - 1)) == 0 && !simt::on_current_stack(address))
+        simt::fail(SIMT_MISALIGNED, pc, simt::Site{},
+                   "accesses %zu bytes at {0} at address %p, which is no multiple of %zu", nbytes,
+                   address, nbytes);
+    simt::check_access(address, nbytes, access, pc, simt::Site{});
+}
+
+struct SourceLocation {
+    const char* file;
+    uint32_t line, column;
+};
+
+}  // namespace
+
+using simt::Access;
+
+#define PC ((uint64_t)(uintptr_t)__builtin_return_address(0))
+#define HOOKS(nbytes)                                                                      \
+    void __tsan_read##nbytes(void* a) { check(a, nbytes, Access::kRead, PC); }             \
+    void __tsan_write##nbytes(void* a) { check(a, nbytes, Access::kWrite, PC); }           \
+    void __tsan_volatile_read##nbytes(void* a) { check(a, nbytes, Access::kRead, PC); }    \
+    void __tsan_volatile_write##nbytes(void* a) { check(a, nbytes, Access::kWrite, PC); }  \
+    void __tsan_read_write##nbytes(void* a) {                                              \
+        check(a, nbytes, Access::kRead, PC);                                               \
+        check(a, nbytes, Access::kWrite, PC);                                              \
+    }                                                                                      \
+    void __tsan_unaligned_read##nbytes(void* a) {                                          \
+        simt::check_access(a, nbytes, Access::kRead, PC, simt::Site{});                    \
+    }                                                                                      \
+    void __tsan_unaligned_write##nbytes(void* a) {                                         \
+        simt::check_access(a, nbytes, Access::kWrite, PC, simt::Site{});                   \
+    }                                                                                      \
+    void __tsan_unaligned_read_write##nbytes(void* a) {                                    \
+        simt::check_access(a, nbytes, Access::kRead, PC, simt::Site{});                    \
+        simt::check_access(a, nbytes, Access::kWrite, PC, simt::Site{});                   \
+    }
+
+extern "C" {
+#pragma GCC visibility push(hidden)
+
+HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
+
+void __tsan_read_range(void* a, size_t n) {
+    simt::check_access(a, n, Access::kRead, PC, simt::Site{});
+}
+void __tsan_write_range(void* a, size_t n) {
+    simt::check_access(a, n, Access::kWrite, PC, simt::Site{});
+}
+void* __tsan_memcpy(void* to, const void* from, size_t n) {
+    if (n > 0) simt::check_access(from, n, Access::kRead, PC, simt::Site{});
+    if (n > 0) simt::check_access(to, n, Access::kWrite, PC, simt::Site{});
+    return memcpy(to, from, n);
+}
+void* __tsan_memmove(void* to, const void* from, size_t n) {
+    if (n > 0) simt::check_access(from, n, Access::kRead, PC, simt::Site{});
+    if (n > 0) simt::check_access(to, n, Access::kWrite, PC, simt::Site{});
+    return memmove(to, from, n);
+}
+void* __tsan_memset(void* to, int value, size_t n) {
+    if (n > 0) simt::check_access(to, n, Access::kWrite, PC, simt::Site{});
+    return memset(to, value, n);
+}
+void __tsan_init(void) {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit(void) {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+
+static void outside(void* data, uintptr_t index) {
+    const SourceLocation* at = (const SourceLocation*)data;
+    const char* type = *(const char**)((const char*)data + sizeof(SourceLocation));
+    simt::fail(SIMT_OUT_OF_BOUNDS, 0, simt::Site{at->file, (int)at->line},
+               "index %lld at {0} is outside an array of type %s", (long long)index, type + 4);
+}
+static void misaligned(void* data, uintptr_t address) {
+    static const char* const kinds[] = {"reads", "writes", "binds", "accesses a member at"};
+    const SourceLocation* at = (const SourceLocation*)data;
+    const char* rest = (const char*)data + sizeof(SourceLocation);
+    const char* type = *(const char* const*)rest;
+    unsigned log_alignment = ((const unsigned char*)rest)[sizeof(void*)];
+    unsigned kind = ((const unsigned char*)rest)[sizeof(void*) + 1];
+    simt::fail(SIMT_MISALIGNED, 0, simt::Site{at->file, (int)at->line},
+               "%s a %s at {0} at address …%03llx, which is no multiple of %u",
+               kinds[kind < 4 ? kind : 3], type + 4, (unsigned long long)(address & 0xfff),
+               1u << log_alignment);
+}
+void __ubsan_handle_out_of_bounds(void* data, uintptr_t index) { outside(data, index); }
+void __ubsan_handle_out_of_bounds_abort(void* data, uintptr_t index) { outside(data, index); }
+void __ubsan_handle_type_mismatch_v1(void* data, uintptr_t at) { misaligned(data, at); }
+void __ubsan_handle_type_mismatch_v1_abort(void* data, uintptr_t at) { misaligned(data, at); }
+
+#pragma GCC visibility pop
+}

@@ -1,0 +1,49 @@
+"""Blocking: every rank sends, then receives."""
+
+import torch
+import torch.distributed as dist
+
+TASK = "a2.ring_reduce_scatter"
+EXPECT = {
+    "status": "failed",
+    "cause": "every rank sends before it receives",
+    "check": "reduces chunk i onto rank i, and leaves its input alone",
+}
+
+
+def ring_reduce_scatter(output, tensor, op=dist.ReduceOp.SUM, group=None):
+    _check(tensor, op)
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    _check_shapes(tensor, output, size)
+    chunks = tensor.clone(memory_format=torch.contiguous_format).view(-1).tensor_split(size)
+    other = torch.empty_like(chunks[0])
+    for step in range(size - 1):
+        dist.send(chunks[(rank - 1 - step) % size], group=group, group_dst=(rank + 1) % size)
+        dist.recv(other, group=group, group_src=(rank - 1) % size)
+        mine = chunks[(rank - 2 - step) % size]
+        mine.copy_(_merge(mine, other, op))
+    result = chunks[rank] / size if op == dist.ReduceOp.AVG else chunks[rank]
+    output.copy_(result.view(output.shape))
+
+
+def _check(tensor, op):
+    names = [name for name in ("SUM", "AVG", "MAX", "MIN", "PRODUCT")]
+    if op not in [getattr(dist.ReduceOp, name) for name in names]:
+        raise ValueError(f"op={op} is none of {names}")
+    if op == dist.ReduceOp.AVG and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise ValueError(f"op={op} does not go with {tensor.dtype}")
+
+
+def _check_shapes(whole, chunk, size):
+    if whole.shape[0] != size * chunk.shape[0] or whole.shape[1:] != chunk.shape[1:]:
+        raise ValueError(
+            f"tensor {tuple(whole.shape)} is not {size} times output {tuple(chunk.shape)}"
+        )
+
+
+def _merge(total, other, op):
+    if op == dist.ReduceOp.MAX:
+        return torch.maximum(total, other)
+    if op == dist.ReduceOp.MIN:
+        return torch.minimum(total, other)
+    return total * other if op == dist.ReduceOp.PRODUCT else total + other
