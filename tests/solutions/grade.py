@@ -19,6 +19,7 @@ from typing import Any
 from grader import tasks
 from grader.checks import workers
 from grader.checks.run import run_checks
+from tests.solutions import only
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -58,11 +59,14 @@ def build(file: Path, folder: Path) -> None:
 
 
 def grade(file: Path, folder: Path) -> dict[str, Any]:
-    """What becomes of the file's task."""
+    """What becomes of the file's task; of a wrong solution, only of the checks that must fail."""
     build(file, folder)
-    task = tasks.find(described(file)[0])
+    name, expected = described(file)
+    only.NAME = "" if expected == "passed" else expected["check"]
     begin = time.perf_counter()
-    results = run_checks([task], [f"--solution={folder}"])
+    results = run_checks(
+        [tasks.find(name)], [f"--solution={folder}"], ["-p", "tests.solutions.only"]
+    )
     outcome = results.to_json()["tasks"][0]
     return outcome | {"wall": time.perf_counter() - begin}
 
