@@ -133,7 +133,7 @@ def _unit(source: Source, checked: bool) -> str:
         parameters = prototype[prototype.index("(") :].strip().rstrip(";")
         lines.append(f"static void (*const must_be_{name}){parameters} = {name};")
     entries = ", ".join(f'simt_entry("{name}", must_be_{name})' for name in source.names)
-    visible = 'extern "C" __attribute__((visibility("default"))) extern const'
+    visible = 'extern "C" __attribute__((visibility("default"))) const'
     lines += [
         f"{visible} SimtEntry simt_entries[] = {{{entries}}};",
         f"{visible} int simt_entry_count = {len(source.names)};",

@@ -170,7 +170,8 @@ def expected(machine: Machine, style: Style = Style()) -> Expected:
     """What a reader of `render(machine, style)` must find."""
     names = names_of(machine, style)
     gpus, nics = names[: machine.gpus], names[machine.gpus :]
-    links, optional = {}, {}
+    links: dict[tuple[str, str], str] = {}
+    optional: dict[tuple[str, str], str] = {}
     for a, b in [*permutations(range(len(names)), 2), *((i, i) for i in range(len(names)))]:
         told = style.nic_rows or min(a, b) < machine.gpus
         (links if told else optional)[names[a], names[b]] = machine.kind(a, b)

@@ -312,59 +312,6 @@ class Maker:
         """`all_reduce` with the root as the server."""
         return self.all_reduce(world, ranks, spec, root, number, server=True)
 
-    def all_to_all(
-        self,
-        world: int,
-        ranks: Ranks,
-        spec: Spec,
-        rows: Sequence[Sequence[int]],
-        columns: tuple[int, ...] = (),
-        splits: bool = True,
-    ) -> Case:
-        """rows[i][j] rows go from group rank i to j. splits: pass the sizes, else None."""
-        members = list(range(world) if ranks is None else ranks)
-        size = len(members)
-        inputs = {
-            rank: self._random(spec, (sum(rows[place]), *columns))
-            for place, rank in enumerate(members)
-        }
-        arriving = [[rows[i][j] for i in range(size)] for j in range(size)]
-        expected = {
-            rank: torch.cat([inputs[members[i]].split(list(rows[i]))[place] for i in range(size)])
-            for place, rank in enumerate(members)
-        }
-        outputs = {
-            rank: filler(self._random(spec, tuple(want.shape))) for rank, want in expected.items()
-        }
-
-        def judge(answers: list[Any]) -> None:
-            for rank, want in expected.items():
-                got = answers[rank]["arguments"]["output"]
-                missing = [(outputs[rank], "nothing was written into `output`")]
-                expect_equal(got, want, f"rank {rank}", missing)
-                after = answers[rank]["arguments"]["input"]
-                cause = "`input` must not be written to"
-                expect_unchanged(after, inputs[rank], "input", f"rank {rank}", cause)
-
-        arguments = []
-        for rank in range(world):
-            place = members.index(rank) if rank in members else 0
-            mine = members[place]
-            arguments.append(
-                {
-                    "output": outputs[mine],
-                    "input": inputs[mine],
-                    "output_split_sizes": arriving[place] if splits else None,
-                    "input_split_sizes": list(rows[place]) if splits else None,
-                }
-            )
-        empty = any(count == 0 for row in rows for count in row)
-        more = ["split sizes"] * splits + ["several columns"] * bool(columns) + ["empty"] * empty
-        shape = (sum(map(sum, rows)), *columns)
-        traits = traits_of((spec[0], shape, spec[2]), size, ranks, *more)
-        label = label_of((spec[0], shape, spec[2]), world, ranks, f"rows {[list(r) for r in rows]}")
-        return Case(label, arguments, judge, ranks=ranks, traits=traits)
-
 
 def _judge_list(
     got: Sequence[object],

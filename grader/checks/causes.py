@@ -23,13 +23,9 @@ TRAITS = {
     "one rank": "right among several ranks, wrong for a rank that is alone",
     "empty": "right for all sizes but none: an empty tensor or an empty slice is not handled",
     "sub-group": (
-        "right in the default group, wrong in sub-groups: a group rank is taken for a global rank "
-        "somewhere, or a global one for a group rank"
+        "right in the default group, wrong in sub-groups, where a group rank is not the global rank"
     ),
-    "not a power of two": (
-        "right for 2, 4 and 8 ranks, wrong for other numbers: the algorithm takes the number of "
-        "ranks for a power of two"
-    ),
+    "not a power of two": "right for powers of two, wrong for another number of ranks",
     "strided": "right for contiguous tensors, wrong for a tensor that is not contiguous",
     "uneven": "right when all tensors have one size, wrong when the sizes differ",
     "split sizes": "right without split sizes, wrong with them",
@@ -50,13 +46,13 @@ OFTEN_HIDDEN = ("sub-group", "not a power of two", "strided", "several columns",
 
 #: Text in a failure's message -> its cause.
 SAID = {
+    "returned without doing what others wait for": (
+        "the ranks disagree on who sends what to whom: some wait for a partner that has returned"
+    ),
     "Every rank here sends first": (
         "every rank sends before it receives, and a send waits for its receiver: a cycle"
     ),
     "Every rank here receives first": "every rank receives before it sends: nobody begins",
-    "returned without doing what others wait for": (
-        "the ranks disagree on who sends what to whom: some wait for a message that nobody sends"
-    ),
     "deadlock:": "the ranks disagree on who sends what to whom, or in which order",
     "is not part of group": "a group rank is passed where PyTorch expects a global rank",
     "of a group of": "a global rank is passed where a group rank is expected",
@@ -140,35 +136,53 @@ class Bench:
         """Run all cases, those of one world size together; explain a failure by comparison.
 
         compare: cases of another check that tell more about what goes wrong; run on failure only.
+        A strided tensor may be refused instead of handled, as long as the error says so.
         """
         try:
-            for world in sorted({case.world_size for case in cases}):
-                self.run([case for case in cases if case.world_size == world], **options)
+            self._run_by_world(cases, options)
         except (Unimplemented, SolutionTimeout):
             raise
         except CheckFailed as failure:
-            self._explain(failure, [*cases, *compare], options)
-            raise
+            if not self._only_refuses_strides(failure, [*cases, *compare], options):
+                raise
 
-    def _explain(
+    def _run_by_world(self, cases: Sequence[Case], options: dict[str, Any]) -> None:
+        for world in sorted({case.world_size for case in cases}):
+            self.run([case for case in cases if case.world_size == world], **options)
+
+    def _only_refuses_strides(
         self, failure: CheckFailed, cases: Sequence[Case], options: dict[str, Any]
-    ) -> None:
+    ) -> bool:
+        """Run each case alone; true if nothing but strides is refused, else explain `failure`."""
         failed: list[tuple[Case, CheckFailed]] = []
         passed: list[Case] = []
+        refused: list[Case] = []
         for case in cases:
             try:
                 self.run([case], **options)
                 passed.append(case)
             except SolutionTimeout:
-                return
+                return False
             except CheckFailed as again:
-                failed.append((case, again))
-        if not failed:
-            failure.cause = (
+                if "strided" in case.traits and "contiguous" in again.message.partition("\n")[0]:
+                    refused.append(case)
+                else:
+                    failed.append((case, again))
+        if refused and not failed:
+            self._run_by_world(passed, options)
+            return True
+        if failed:
+            self._explain(failure, failed, passed)
+        elif failure.status == "failed":
+            failure.cause = failure.cause or (
                 "every case passes alone: something is left over from one call to the next (a "
                 "message that nobody received, a global)"
             )
-            return
+        return False
+
+    def _explain(
+        self, failure: CheckFailed, failed: list[tuple[Case, CheckFailed]], passed: list[Case]
+    ) -> None:
         case, first = failed[0]
         failure.message = first.message
         if not first.message.startswith(case.label):

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 from grader.checks.solution import SolutionFinder
 from grader.fabric import region
@@ -21,7 +22,7 @@ class RankContext:
     """
 
     def __init__(
-        self, rank: int, world_size: int, finder: SolutionFinder, store: dist.Store, device: str
+        self, rank: int, world_size: int, finder: SolutionFinder, store: Store, device: str
     ) -> None:
         self.rank = rank
         self.world_size = world_size

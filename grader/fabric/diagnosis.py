@@ -122,12 +122,12 @@ def _hints(engine: Engine, waiting: dict[int, Pending]) -> list[str]:
             f"of a group in the order they were posted. Hand them to batch_isend_irecv, which "
             f"starts them together."
         )
-    elif kinds == {"send"}:
+    elif kinds == {"send"} and len(waiting) > 1:
         hints.append(
             "Every rank here sends first. A send is done only when its receive has been posted: "
             "post both at once with batch_isend_irecv (or isend, recv, wait)."
         )
-    elif kinds == {"recv"}:
+    elif kinds == {"recv"} and len(waiting) > 1:
         hints.append("Every rank here receives first, and nobody has sent yet.")
     return hints
 

@@ -38,6 +38,7 @@ class Pending:
         "waited",
         "unit",
         "source",
+        "by_torch",
     )
 
     def __init__(self, operation: Operation) -> None:
@@ -50,6 +51,7 @@ class Pending:
         self.waited = False
         self.unit: _Unit | None = None
         self.source = -1  # group rank that sent, for a receive from any source
+        self.by_torch = False  # posted by torch's own code, which leaves some of its calls unwaited
 
     def __str__(self) -> str:
         return describe(self.operation)
@@ -170,6 +172,13 @@ class Engine:
         pending.payload = pending.result = None
         if pending.call is not None:
             pending.call.outputs = []
+
+    def settle(self) -> None:
+        """At the end: complete what torch's own code left unwaited; the user is not to blame."""
+        for pendings in self.pending:
+            for pending in [p for p in pendings.values() if p.by_torch and p.done]:
+                self.waiting(pending, region=False)
+                self.completed(pending)
 
     def posted(self, operation: Operation, region: bool) -> None:
         """Note in the rank's program that it posted `operation`."""

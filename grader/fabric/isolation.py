@@ -1,8 +1,8 @@
 """What makes a thread look like a process of its own.
 
 Per rank: environment, `sys.argv`, random state (torch, numpy, `random`), default dtype, standard
-output and its own copy of the user's modules. What is cheap to swap is swapped whenever another
-rank gets to run; the rest is a stand-in that looks up the calling thread's rank.
+output, import path and its own copy of the user's modules. What is cheap to swap is swapped
+whenever another rank gets to run; the rest is a stand-in that looks up the calling thread's rank.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import numpy as np
 import torch
 
-from grader.fabric.torch_internals import NoDispatch
+from grader.fabric.torch_internals import NoDispatch, dtensor_handlers, set_dtensor_handlers
+
+Streams = tuple[Any, Any]  # standard output and errors
 
 _local = threading.local()
 
@@ -29,15 +31,20 @@ _local = threading.local()
 _RANDOM_NAMES = tuple(
     name for name, f in vars(random).items() if getattr(f, "__self__", None) is random._inst
 )
-_NUMPY_NAMES = tuple(
-    name
+_NUMPY_NAMES = {
+    name: name
     for name, f in vars(np.random).items()
     if getattr(f, "__self__", None) is np.random.mtrand._rand
-)
+} | {"seed": "seed", "ranf": "random_sample", "sample": "random_sample"}  # functions of their own
 
 
 class RankState:
-    """Everything of a rank that lives in the process, kept while another rank runs."""
+    """Everything of a rank that lives in the process, kept while another rank runs.
+
+    standard_streams: output and errors of ranks that have not put others in their place.
+    """
+
+    standard_streams: ClassVar[Streams] = sys.stdout, sys.stderr
 
     def __init__(
         self, rank: int, environment: dict[str, str], argv: Sequence[str], seed: int
@@ -45,35 +52,44 @@ class RankState:
         self.rank = rank
         self.environment = {os.fsencode(k): os.fsencode(v) for k, v in environment.items()}
         self.argv: list[str] = list(argv)
+        self.path = list(sys.path)
+        self.streams: Streams | None = None
         self.modules: dict[str, ModuleType] = {}
         self.random = random.Random(f"{seed}/{rank}")
         self.numpy = np.random.RandomState((seed * 1_000_003 + rank) % 2**32)
         self.torch_state: torch.Tensor | None = None
         self.dtype = torch.get_default_dtype()
+        self.dtensor_handlers: dict[Any, Any] | None = None
         self.column = 0  # of its output, to know when to print the rank in front
 
     def enter(self) -> None:
         """Become this rank; called by its own thread when it gets to run."""
-        sys.argv = self.argv
+        sys.argv, sys.path = self.argv, self.path
+        sys.stdout, sys.stderr = self.streams or RankState.standard_streams
         if self.torch_state is not None:
             torch.default_generator.set_state(self.torch_state)
         if self.dtype is not torch.get_default_dtype():
             torch.set_default_dtype(self.dtype)
+        handlers = dtensor_handlers()
+        if handlers is not None:
+            if self.dtensor_handlers is None:
+                self.dtensor_handlers = dict(handlers)
+            set_dtensor_handlers(self.dtensor_handlers)
         modules = sys.modules
         for name, module in self.modules.items():
             modules[name] = module
 
     def leave(self) -> None:
         """Keep what the rank may have changed."""
-        self.argv = sys.argv
+        self.argv, self.path = sys.argv, sys.path
+        self.streams = sys.stdout, sys.stderr
         with NoDispatch():
             self.torch_state = torch.default_generator.get_state()
         self.dtype = torch.get_default_dtype()
-        modules = sys.modules
-        for name in self.modules:
-            module = modules.pop(name, None)
-            if module is not None:
-                self.modules[name] = module
+        self.dtensor_handlers = dtensor_handlers()
+        # A name that is not there any more was not found after all, or the rank has removed it.
+        there = [name for name in self.modules if name in sys.modules]
+        self.modules = {name: sys.modules.pop(name) for name in there}
 
 
 def current_state() -> RankState | None:
@@ -195,14 +211,17 @@ class Isolation:
         self._replace(os.environb, "_data", environment)
         for name in ("putenv", "unsetenv"):
             self._replace(os, name, _unless_rank(getattr(os, name)))
-        self._replace(sys, "stdout", _Output(sys.stdout))
-        self._replace(sys, "stderr", _Output(sys.stderr))
+        RankState.standard_streams = streams = _Output(sys.stdout), _Output(sys.stderr)
+        self._replace(sys, "stdout", streams[0])
+        self._replace(sys, "stderr", streams[1])
+        self._replace(sys, "path", list(sys.path))
         for name in _RANDOM_NAMES:
             self._replace(random, name, _by_rank(name, lambda s: s.random, getattr(random, name)))
-        for name in _NUMPY_NAMES:
+        for name, method in _NUMPY_NAMES.items():
             original = getattr(np.random, name)
-            self._replace(np.random, name, _by_rank(name, lambda s: s.numpy, original))
+            self._replace(np.random, name, _by_rank(method, lambda s: s.numpy, original))
         argv, hook, dtype = sys.argv, sys.excepthook, torch.get_default_dtype()
+        handlers = dtensor_handlers()
         random_state = torch.default_generator.get_state()
         shared = _take_modules(self._packages)
         sys.meta_path.insert(0, self._finder)
@@ -210,6 +229,8 @@ class Isolation:
         def restore() -> None:
             sys.argv, sys.excepthook = argv, hook
             torch.set_default_dtype(dtype)
+            if handlers is not None:
+                set_dtensor_handlers(handlers)
             torch.default_generator.set_state(random_state)
             sys.meta_path.remove(self._finder)
             _take_modules(self._packages)

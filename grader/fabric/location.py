@@ -18,6 +18,8 @@ _NOT_THE_USERS = (
     "<frozen",
     "<string>",
 )
+#: torch's functions that a program calls to communicate, as opposed to what torch builds on them.
+_CALLS = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py", "_ops.py")
 _of_user: dict[CodeType, bool] = {}
 
 
@@ -39,6 +41,17 @@ def user_location(frame: FrameType | None = None) -> Location | None:
             return Location(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back
     return None
+
+
+def called_by_user() -> bool:
+    """Whether the user's own code made this communication call, and not a part of torch."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_KIT) and not file.endswith(_CALLS):
+            return is_users(frame.f_code)
+        frame = frame.f_back
+    return False
 
 
 def traceback_location(tb: TracebackType | None) -> Location | None:

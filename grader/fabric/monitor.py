@@ -14,7 +14,7 @@ import torch
 
 from grader.fabric.counting import Count, count
 from grader.fabric.record import Operation
-from grader.fabric.torch_internals import DispatchMode, dispatches
+from grader.fabric.torch_internals import DispatchMode, dispatches, works_out_shapes
 
 Span = tuple[int, int]
 
@@ -168,6 +168,8 @@ class Monitor(DispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if works_out_shapes(types):
+            return func(*args, **(kwargs or {}))
         if types and any(kind not in _PLAIN and dispatches(kind) for kind in types):
             # A subclass such as DTensor unwraps itself first; its inner operations come here.
             return NotImplemented

@@ -69,6 +69,15 @@ class SimProcessGroup(dist.ProcessGroup):
         """As `group_name`; older parts of torch ask for this one."""
         return self._name
 
+    @property
+    def _device_types(self) -> list[torch.device]:
+        """Where torch may put tensors of its own for this group, as when it sends objects."""
+        return [torch.device("cpu")]
+
+    def _get_backend(self, device: torch.device) -> SimProcessGroup:
+        """The group itself, for every device."""
+        return self
+
     def __repr__(self) -> str:
         return f"SimProcessGroup(ranks={list(self._ranks)}, rank={self.rank()})"
 

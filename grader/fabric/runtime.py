@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -16,7 +17,7 @@ from grader.fabric.collectives import CollectiveCall
 from grader.fabric.counting import Count
 from grader.fabric.engine import Engine, Pending, describe
 from grader.fabric.findings import Finding, FindingRaised, SimulationAborted, at
-from grader.fabric.location import user_location
+from grader.fabric.location import called_by_user, user_location
 from grader.fabric.monitor import InFlight, Monitor
 from grader.fabric.record import Event, Location, Operation
 from grader.fabric.threads import RankThread, Scheduler
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from grader.fabric.store import SimStore
 
 Tensors = Sequence[torch.Tensor]
+
+NOT_A_RANK = (
+    "this thread is no rank of the simulated cluster: communicate from the thread that the program "
+    "started in"
+)
 
 
 class RankRuntime:
@@ -52,6 +58,7 @@ class RankRuntime:
         self.engine = engine
         self.scheduler = scheduler
         self.thread = thread
+        self._ident = -1
         self.region = True
         self.store: SimStore | None = None  # the rank's view of the run's store, once asked for
         self.batch = -1
@@ -69,6 +76,7 @@ class RankRuntime:
 
     def start(self) -> None:
         """Called in the rank's thread before the program."""
+        self._ident = get_ident()
         torch.autograd.set_multithreading_enabled(False)
         if self._compute:
             self._watch()
@@ -161,6 +169,7 @@ class RankRuntime:
                 for tensor in writes:
                     poison(tensor)
             pending = self._try(self.engine.post_collective, operation, call)
+            pending.by_torch = asynchronous and not called_by_user()
         return self._posted(pending, reads, writes)
 
     def begin_batch(self) -> None:
@@ -174,7 +183,13 @@ class RankRuntime:
         self.batch = -1
         self.engine.end_batch(self.rank)
 
+    def check_thread(self) -> None:
+        """RuntimeError when a thread other than the rank's own communicates for it."""
+        if get_ident() != self._ident:
+            raise RuntimeError(NOT_A_RANK)
+
     def _operation(self, kind: str, group: int, peer: int, tensors: Tensors, tag: int) -> Operation:
+        self.check_thread()
         if self.scheduler.aborted:
             raise SimulationAborted("the run has ended")
         location = self.batch_location if self.batch >= 0 else user_location()
@@ -273,6 +288,7 @@ class RankRuntime:
         """Suspend the rank until `pending` is done, then hand over what it brought."""
         if pending.waited:
             return
+        self.check_thread()
         self.engine.waiting(pending, self.region)
         if not pending.done:
             self.scheduler.wait_for(self.thread, pending)
@@ -297,6 +313,7 @@ class RankRuntime:
 
     def poll(self, pending: Pending) -> bool:
         """Whether `pending` is done; others run first, since a rank that polls must let them."""
+        self.check_thread()
         pending.operation.order_dependent = self.engine.record.order_dependent = True
         if not pending.done:
             self.scheduler.yield_now(self.thread)

@@ -23,7 +23,7 @@ from grader.fabric.isolation import Isolation, RankState
 from grader.fabric.location import traceback_location, user_location, user_stack, user_traceback
 from grader.fabric.process_group import SimProcessGroup
 from grader.fabric.record import Location, Record
-from grader.fabric.runtime import RankRuntime
+from grader.fabric.runtime import NOT_A_RANK, RankRuntime
 from grader.fabric.store import SimStore
 from grader.fabric.threads import RankThread, Scheduler, stack_of
 from grader.fabric.torch_internals import (
@@ -72,10 +72,7 @@ def current_runtime() -> RankRuntime:
     """The calling rank. RuntimeError in a thread that is none (a side thread, say)."""
     runtime = _runtimes.get(threading.get_ident())
     if runtime is None:
-        raise RuntimeError(
-            "this thread is no rank of the simulated cluster: communicate from the thread that "
-            "the program started in"
-        )
+        raise RuntimeError(NOT_A_RANK)
     return runtime
 
 
@@ -109,6 +106,7 @@ class _Patches:
         self._patch("batch_isend_irecv", _batched, dist, c10d)
         self._patch("init_process_group", self._simulation.initializer, dist, c10d)
         self._patch("new_group", self._simulation.grouper, dist, c10d)
+        self._patch("_get_default_group", _default_group, c10d)
         self._patch("sleep", _sleeping, time)
 
     def __exit__(self, *exc: object) -> None:
@@ -128,6 +126,17 @@ def _batched(original: Callable[..., Any]) -> Callable[..., Any]:
 
     batch_isend_irecv.__doc__ = original.__doc__
     return batch_isend_irecv
+
+
+def _default_group(original: Callable[[], Any]) -> Callable[[], Any]:
+    def _get_default_group() -> Any:
+        try:
+            return original()
+        except ValueError:
+            current_runtime()  # in a side thread this says what is really wrong
+            raise
+
+    return _get_default_group
 
 
 def _sleeping(original: Callable[[float], None]) -> Callable[[float], None]:
@@ -314,6 +323,7 @@ class _Simulation:
         if self.errors and not self.findings:
             self.findings.insert(0, self._exception(stopped))
         elif not self.findings:
+            self.engine.settle()
             self.findings.extend(leftovers(self.engine))
 
     def _exception(self, stopped: str) -> Finding:
@@ -419,8 +429,11 @@ def simulate(
     environment(rank): variables on top of what `torchrun` would set.
     initialize: call `init_process_group` before fn does.
 
-    Raises ValueError for a world of no ranks. Faults of fn are in the result, never raised.
+    Raises ValueError for a world of no ranks, RuntimeError within a rank of another simulation.
+    Faults of fn are in the result, never raised.
     """
+    if threading.get_ident() in _runtimes:
+        raise RuntimeError("simulate() was called within a rank of a simulated cluster")
     if world_size < 1:
         raise ValueError(f"world_size must be at least 1, got {world_size}")
     if args is not None and len(args) != world_size:

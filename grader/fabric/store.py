@@ -36,6 +36,7 @@ class SimStore(Store):
         self._on_use = on_use
 
     def _use(self, name: str, *, look: bool = False) -> None:
+        self._runtime.check_thread()
         if self._runtime.scheduler.aborted:
             raise SimulationAborted("the run has ended")
         if self._on_use is not None:

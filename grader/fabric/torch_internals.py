@@ -6,13 +6,15 @@ release that moves one says which, and not just that something hangs.
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed import distributed_c10d as c10d
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
@@ -20,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mod
 NoDispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
 
 #: Below autograd: no graph is recorded and no version counter moves while it is held.
-BelowAutograd: Callable[[], Any] = torch._C._AutoDispatchBelowAutograd
+BelowAutograd: Callable[[], Any] = torch._C._AutoDispatchBelowADInplaceOrView
 
 _WORLD_FIELDS = (
     "default_pg",
@@ -48,6 +50,13 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
 
+def works_out_shapes(types: Iterable[type]) -> bool:
+    """Whether torch is only working out a shape, on stand-ins for tensors, as DTensor does."""
+    return torch._C._meta_in_tls_dispatch_include() or any(
+        issubclass(kind, FakeTensor) for kind in types
+    )
+
+
 def dispatches(kind: type) -> bool:
     """Whether a tensor subclass handles operations itself, as DTensor does."""
     own = getattr(kind, "__torch_dispatch__", None)
@@ -56,6 +65,21 @@ def dispatches(kind: type) -> bool:
         torch.Tensor.__torch_dispatch__,
         torch._C._disabled_torch_dispatch_impl,
     )
+
+
+def dtensor_handlers() -> dict[Any, Any] | None:
+    """Operators that DTensor handles specially now; `loss_parallel` adds some while it is open.
+
+    `None` as long as nobody has imported DTensor.
+    """
+    api = sys.modules.get("torch.distributed.tensor._api")
+    return None if api is None else api.DTensor._op_dispatcher._custom_op_handlers
+
+
+def set_dtensor_handlers(handlers: dict[Any, Any]) -> None:
+    """Put these in the place of `dtensor_handlers`."""
+    dispatcher = sys.modules["torch.distributed.tensor._api"].DTensor._op_dispatcher
+    dispatcher._custom_op_handlers = handlers
 
 
 class RankWorld:

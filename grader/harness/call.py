@@ -31,10 +31,12 @@ from grader.harness.worker import EXIT_NO_CHANNEL
 
 _LOOK_SECONDS: Final = 0.03
 _STACKS_SECONDS: Final = 0.25
+_STACKS_SECONDS_MEMORY: Final = 0.1
 _STACKS_QUIET_SECONDS: Final = 0.03
 _SILENCE_SECONDS: Final = 2.0
 _END_SECONDS: Final = 30.0
 _START_SECONDS: Final = 20.0
+_LONGEST_WAIT: Final = 1.0
 _CHUNK: Final = 1 << 18
 _MAX_STACKS: Final = 256 << 10
 
@@ -44,7 +46,13 @@ class ServerLost(Exception):
 
 
 class Call:
-    """One call on a running server; ``run`` may be called once."""
+    """One call on a running server. ``run`` carries it out, once.
+
+    A world steps through several at once on one selector instead: ``open`` each; hand events to
+    their handlers and call ``tick`` until they are ``over``; ``close``. With ``hold`` the
+    process stays after its result until ``release``. ``cores`` and ``extra_fds`` go to the
+    process.
+    """
 
     def __init__(
         self,
@@ -55,6 +63,10 @@ class Call:
         limits: Limits,
         progress: Callable[[Any], None] | None,
         build: Callable[[str, dict[str, Any]], Any] | None,
+        *,
+        hold: bool = False,
+        cores: list[int] | None = None,
+        extra_fds: list[int] | None = None,
     ) -> None:
         self._request = control
         self._base = base_directory
@@ -62,7 +74,11 @@ class Call:
         self._progress = progress
         self._build = build
         self._token = os.urandom(16).hex()
+        self._hold = hold
+        self._cores = cores
+        self._extra_fds = extra_fds or []
         call = {**message, "token": self._token, "result_bytes": limits.result_bytes}
+        call |= {"hold": hold}
         self._outgoing = [
             memoryview(part)
             for part in frames.pack({**call, "progress": progress is not None}, blob)
@@ -87,18 +103,23 @@ class Call:
         Raises:
             ServerLost: the server was gone before the worker started: nothing has run.
         """
+        with ExitStack() as stack:
+            selector = stack.enter_context(selectors.PollSelector())
+            self.open(stack, selector)
+            while not self.over:
+                step(selector, self.due)
+                self.tick()
+        return self.reply()
+
+    def open(self, stack: ExitStack, selector: selectors.BaseSelector) -> None:
+        """Ask for the process; ``stack`` ends it and removes what it leaves."""
+        self._selector = selector
         directory = tempfile.mkdtemp(dir=self._base)
-        try:
-            with ExitStack() as stack:
-                self._open(stack, directory)
-                try:
-                    self._watch()
-                finally:
-                    if self.pid and self._exit is None and not self._lost:
-                        self._abandon()
-        finally:
-            remove_directory(directory)
-        return self._reply()
+        stack.callback(remove_directory, directory)
+        with ExitStack() as fds:
+            self._open(fds, directory)
+            stack.push(fds.pop_all())
+        stack.callback(self._abandon)
 
     def _open(self, stack: ExitStack, directory: str) -> None:
         self._channel, call_end = socket.socketpair()
@@ -110,11 +131,11 @@ class Call:
         for fd in (self._output_fd, self._stacks_fd):
             stack.callback(os.close, fd)
             os.set_blocking(fd, False)
-        self._selector = stack.enter_context(selectors.PollSelector())
         try:
             request = {"directory": directory, "file_bytes": self._limits.file_bytes}
+            request |= {"cores": self._cores}
             given_away = [call_end.fileno(), output_end, stacks_end, status_end.fileno()]
-            self._request(json.dumps(request).encode(), given_away)
+            self._request(json.dumps(request).encode(), given_away + self._extra_fds)
         finally:
             call_end.close()
             status_end.close()
@@ -124,36 +145,81 @@ class Call:
         self._selector.register(self._output_fd, selectors.EVENT_READ, self._on_output)
         self._selector.register(self._stacks_fd, selectors.EVENT_READ, self._on_stacks)
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
-
-    def _abandon(self) -> None:
-        """An exception of ours ends the call: see its processes gone before their directory."""
-        self._command(b"kill")
-        deadline = time.monotonic() + _SILENCE_SECONDS
-        while self._exit is None and not self._lost and time.monotonic() < deadline:
-            for key, mask in self._selector.select(0.1):
-                if key.fileobj is self._status:
-                    key.data(mask)
-
-    # -- the loop
-
-    def _watch(self) -> None:
-        self._began = time.monotonic()
-        self._ended = self._began
+        self._began = self._ended = time.monotonic()
         self._deadline = self._began + _START_SECONDS
         self._next_look = float("inf")
         self._stacks_asked = self._kill_sent = 0.0
-        self._acknowledged = False
-        while self._exit is None and not self._lost:
-            wait = min(self._deadline, self._next_look) - time.monotonic()
-            for key, mask in self._selector.select(max(wait, 0.0)):
-                key.data(mask)
-            now = time.monotonic()
-            if self._exit is None and now >= self._deadline:
-                self._on_deadline(now)
-            if self._verdict is None and self._exit is None and now >= self._next_look:
-                self._look(now)
-        self._ended = time.monotonic()
-        self._drain()
+        self._stacks_patience = _STACKS_SECONDS
+        self._acknowledged = self._finished = False
+
+    def _abandon(self) -> None:
+        """An exception of ours ends the call: see its processes gone before their directory."""
+        if self.pid and self._exit is None and not self._lost:
+            self._command(b"kill")
+        deadline = time.monotonic() + _SILENCE_SECONDS
+        while self.pid and not self.over and time.monotonic() < deadline:
+            for key, mask in self._selector.select(0.1):
+                if key.fileobj is self._status:
+                    key.data(mask)
+        self._unregister()
+
+    # -- the loop
+
+    @property
+    def over(self) -> bool:
+        """Whether its processes are gone (or the server that would say so)."""
+        return self._exit is not None or self._lost
+
+    @property
+    def due(self) -> float:
+        """When ``tick`` has something to do even if nothing comes in, on the monotonic clock."""
+        return min(self._deadline, self._next_look)
+
+    @property
+    def started(self) -> bool:
+        """Whether the process runs."""
+        return self.pid != 0
+
+    @property
+    def verdict(self) -> Status | None:
+        """How the call went, as soon as that is known."""
+        return self._outcome()[0] if self._verdict is not None or self.over else None
+
+    def tick(self) -> None:
+        """Look at limits; when the call is over, collect what is left of it."""
+        now = time.monotonic()
+        if not self.over and now >= self._deadline:
+            self._on_deadline(now)
+        if self._verdict is None and not self.over and now >= self._next_look:
+            self._look(now)
+        if self.over and not self._finished:
+            self._finished = True
+            self._ended = time.monotonic()
+            self._drain()
+            self._unregister()
+
+    def _unregister(self) -> None:
+        for fileobj in (self._channel, self._status, self._output_fd, self._stacks_fd):
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(fileobj)
+
+    def stop(self, status: Status, detail: str) -> None:
+        """End a call that has no verdict yet: its stacks first, then all its processes."""
+        if self._verdict is None and not self.over:
+            self._verdict = (status, detail)
+            self._ask_stacks(_STACKS_SECONDS)
+
+    def release(self) -> None:
+        """End a process that is held after its result; no other."""
+        if self.verdict == "ok" and not self._kill_sent and not self.over:
+            self._kill(b"end")
+
+    def _ask_stacks(self, seconds: float) -> None:
+        self._next_look = float("inf")
+        self._command(b"stacks")
+        self._stacks_asked = time.monotonic()
+        self._stacks_patience = seconds
+        self._deadline = self._stacks_asked + seconds
 
     def _on_deadline(self, now: float) -> None:
         if not self.pid:
@@ -163,12 +229,8 @@ class Call:
                 self._deadline = self._kill_sent + _END_SECONDS
             else:  # stopped, perhaps by the student's code: whoever holds it will end it
                 self._lost = True
-        elif not self._stacks_asked:
-            self._next_look = float("inf")
-            self._verdict = ("timeout", f"no result within {self._limits.wall_seconds:g} seconds")
-            self._command(b"stacks")
-            self._stacks_asked = now
-            self._deadline = now + _STACKS_SECONDS
+        elif self._verdict is None:
+            self.stop("timeout", f"no result within {self._limits.wall_seconds:g} seconds")
         else:
             self._kill()
 
@@ -179,7 +241,8 @@ class Call:
         if used > self._limits.memory_bytes:
             mib = 1 << 20
             words = f"{used // mib} MiB of memory; the limit is {self._limits.memory_bytes // mib}"
-            self._end("memory", words + " MiB")
+            self._verdict = ("memory", words + " MiB")
+            self._ask_stacks(_STACKS_SECONDS_MEMORY)
         elif len(members) > self._limits.processes:
             words = f"{len(members)} processes at once; the limit is {self._limits.processes}"
             self._end("died", words)
@@ -247,7 +310,8 @@ class Call:
             self._output.add(data)
             if self._output.total > self._limits.output_bytes:
                 limit = self._limits.output_bytes
-                self._end("flood", f"more than {limit} bytes on stdout and stderr")
+                self._selector.unregister(self._output_fd)  # from here on it waits for a reader
+                self.stop("flood", f"more than {limit} bytes on stdout and stderr")
 
     def _on_stacks(self, mask: int) -> None:
         data = self._read(self._stacks_fd)
@@ -256,7 +320,7 @@ class Call:
         elif data is not None:
             self._stacks.add(data)
             if self._stacks_asked and not self._kill_sent:
-                latest = self._stacks_asked + _STACKS_SECONDS
+                latest = self._stacks_asked + self._stacks_patience
                 self._deadline = min(latest, time.monotonic() + _STACKS_QUIET_SECONDS)
 
     def _on_channel(self, mask: int) -> None:
@@ -316,7 +380,10 @@ class Call:
                 message.get("tree"), blob, build=self._build, name="result", max_nbytes=bound
             )
             self._verdict = ("ok", "")
-            self._kill(b"end")
+            if self._hold:
+                self._deadline = self._next_look = float("inf")
+            else:
+                self._kill(b"end")
         elif status in ("raised", "left"):
             self._error = raised_error(message.get("error"))
             self._verdict = failure(status, self._error)
@@ -350,7 +417,8 @@ class Call:
             return "died", "the code closed the harness's file descriptors: no result can be sent"
         return "died", exit_words(self._exit["status"])
 
-    def _reply(self) -> Reply:
+    def reply(self) -> Reply:
+        """What the call came to."""
         status, detail = self._outcome()
         usage = self._exit or {}
         return Reply(
@@ -370,6 +438,12 @@ class Call:
     def server_lost(self) -> bool:
         """Whether the server ended, or stopped answering, during the call."""
         return self._lost
+
+
+def step(selector: selectors.BaseSelector, due: float) -> None:
+    """Wait for events, at most until ``due`` on the monotonic clock, and handle them."""
+    for key, mask in selector.select(min(max(due - time.monotonic(), 0.0), _LONGEST_WAIT)):
+        key.data(mask)
 
 
 def remove_directory(directory: str) -> None:

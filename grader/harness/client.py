@@ -193,9 +193,9 @@ class WorkerServer:
         Raises:
             WorkerServerError: it cannot be started, or a preload module not imported.
         """
-        self._with_server(_Server.ready)
+        self.lend(_Server.ready)
 
-    def _with_server(self, use: Callable[[_Server], _T]) -> _T:
+    def lend(self, use: Callable[[_Server], _T]) -> _T:
         """Use a server that answers; start another one, a few times, when it is lost."""
         reason = ""
         for _ in range(_ATTEMPTS):
@@ -204,7 +204,7 @@ class WorkerServer:
                 return use(server)
             except ServerLost as error:
                 reason = str(error)
-                self._replace(server)
+                self.replace(server)
         raise WorkerServerError(f"the worker server was lost {_ATTEMPTS} times: {reason}")
 
     def _current(self) -> _Server:
@@ -216,7 +216,8 @@ class WorkerServer:
                 self._server = self._start()
             return self._server
 
-    def _replace(self, lost: _Server) -> None:
+    def replace(self, lost: _Server) -> None:
+        """Start another server in the place of one that was lost."""
         with self._lock:
             if self._server is lost and not self._closed:
                 lost.end(0.1)
@@ -264,10 +265,10 @@ class WorkerServer:
             )
             reply = call.run()
             if call.server_lost:
-                self._replace(server)
+                self.replace(server)
             return reply
 
-        return self._with_server(attempt)
+        return self.lend(attempt)
 
     def close(self) -> None:
         """End the server and all calls. Safe to call twice."""

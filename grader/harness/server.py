@@ -4,8 +4,8 @@ It imports torch and the preload modules once, then forks one child per request.
 It has one thread, never computes and never touches CUDA: forking after OpenMP or
 CUDA has run leaves the child with locks that nobody will ever release.
 
-One message on the control socket asks for one fork and carries four descriptors:
-call, output, stacks, status. All that follows about this child goes over its status
+One message on the control socket asks for one fork and carries four descriptors: call, output,
+stacks, status; those that follow are for the child itself (5, 6, … there). All that follows about this child goes over its status
 socket: ``started`` and ``exit`` from here, ``stacks``, ``end`` (after the result) and
 ``kill`` (with all its descendants, at once) from the examiner.
 When the examiner closes that socket, or ends, the child is killed.
@@ -84,17 +84,22 @@ class _Server:
         return _LOOK_SECONDS if self._children else 1.0
 
     def _fork(self) -> bool:
-        data, fds, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE, 4)
+        data, fds, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE, 4 + worker.MAX_EXTRA_FDS)
         if not data:
             return False
         request = json.loads(data)
-        core = self._pick_core()
+        core, cores = None, request.get("cores")
+        if cores is None:
+            core = self._pick_core()
+            cores = [core]
         pid = os.fork()
         if pid == 0:
-            worker.main(fds[:3], request["directory"], core, request["file_bytes"])
-        for fd in fds[:3]:
+            kept = [*fds[:3], *fds[4:]]
+            worker.main(kept, request["directory"], cores, request["file_bytes"])
+        status = socket.socket(fileno=fds.pop(3))
+        for fd in fds:
             os.close(fd)
-        child = _Child(pid, socket.socket(fileno=fds[3]), core)
+        child = _Child(pid, status, core)
         child.status.setblocking(False)
         self._children[pid] = child
         self._selector.register(child.status, selectors.EVENT_READ, child)

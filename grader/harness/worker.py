@@ -23,6 +23,9 @@ from grader.harness import frames, processes
 
 CALL_FD: Final = 3
 STACKS_FD: Final = 4
+EXTRA_FD: Final = 5
+"""The first of the descriptors that a world gives to its ranks beside those of a call."""
+MAX_EXTRA_FDS: Final = 2
 EXIT_NO_CHANNEL: Final = 86
 """Exit code of a worker that could not send its result."""
 _MAX_TEXT: Final = 64 << 10
@@ -121,11 +124,11 @@ def run(target: str, payload: object, given: Collection[str], max_nbytes: int) -
     return {"status": "ok", "tree": tree, "blob": blob}
 
 
-def main(fds: list[int], directory: str, core: int | None, file_bytes: int) -> NoReturn:
-    """Be the worker, on ``fds`` (call, output, stacks); never returns."""
+def main(fds: list[int], directory: str, cores: list[int], file_bytes: int) -> NoReturn:
+    """Be the worker, on ``fds`` (call, output, stacks, extra ones); never returns."""
     code = 1
     try:
-        _set_apart(fds, directory, core, file_bytes)
+        _set_apart(fds, directory, cores, file_bytes)
         code = _serve()
     except BaseException:
         traceback.print_exc()
@@ -133,7 +136,7 @@ def main(fds: list[int], directory: str, core: int | None, file_bytes: int) -> N
         _exit(code)
 
 
-def _set_apart(fds: list[int], directory: str, core: int | None, file_bytes: int) -> None:
+def _set_apart(fds: list[int], directory: str, cores: list[int], file_bytes: int) -> None:
     server = os.getppid()
     os.setsid()
     processes.die_with_parent()
@@ -148,8 +151,10 @@ def _set_apart(fds: list[int], directory: str, core: int | None, file_bytes: int
     os.dup2(high[1], 2)
     os.dup2(high[0], CALL_FD, inheritable=False)
     os.dup2(high[2], STACKS_FD, inheritable=False)
+    for place, extra in enumerate(high[3:], start=EXTRA_FD):
+        os.dup2(extra, place, inheritable=False)
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > STACKS_FD:
+        if int(name) >= EXTRA_FD + len(high[3:]):
             with contextlib.suppress(OSError):  # the one that listed them is closed already
                 os.close(int(name))
     signal.set_wakeup_fd(-1)
@@ -163,8 +168,8 @@ def _set_apart(fds: list[int], directory: str, core: int | None, file_bytes: int
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # when the machine runs out of memory: us first, not the examiner
-    if core is not None:
-        os.sched_setaffinity(0, {core})
+    if cores:
+        os.sched_setaffinity(0, cores)
     os.chdir(directory)
     os.environ.update(HOME=directory, TMPDIR=directory, PWD=directory)
     tempfile.tempdir = None
@@ -208,6 +213,8 @@ def _serve() -> int:
         return EXIT_NO_CHANNEL
     except frames.FrameError as error:
         send({"kind": "result", "status": "raised", "error": describe(error, 0)}, b"")
+    if call.get("hold"):
+        channel.recv(1)  # other ranks may still need this one: the examiner ends it
     return 0
 
 

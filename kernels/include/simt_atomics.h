@@ -72,7 +72,8 @@ SIMT_ATOMIC_CAS(unsigned long long)
 template <typename T>
 SIMT_INLINE T simt_atomic_add_small(T* address, T value, const char* file, int line) {
     simt_atomic_touch(address, sizeof(T), file, line);
-    T old = *(volatile T*)address;
+    T old;
+    memcpy(&old, (const void*)address, sizeof(T));
     T sum = old + value;
     memcpy((void*)address, &sum, sizeof(T));
     return old;

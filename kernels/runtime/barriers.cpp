@@ -199,6 +199,8 @@ int simt_barrier(enum SimtBarrier kind, int predicate, const char* file, int lin
         m.thread[i].barrier_result = result;
         m.thread[i].state = State::kReady;
     }
+    // The last to come steps back: threads go on in their order, so faults name the first of them.
+    simt::suspend(State::kReady);
     return result;
 }
 

@@ -166,7 +166,7 @@ void copy_place(SimtPlace* place, uint64_t pc, Site site) {
 [[noreturn]] void fail_with(const Thread* thread, int kind, uint64_t pc, Site site,
                             const char* format, va_list arguments) {
     SimtFault* fault = machine.fault;
-    if (kind != SIMT_UNINITIALISED) memory_note_fault();
+    if (kind != SIMT_UNINITIALISED && kind != SIMT_RACE) memory_note_fault();
     fault->kind = kind;
     fault->has_thread = thread != nullptr;
     uint3 b = machine.block_index;

@@ -66,10 +66,10 @@ def _unwrapped(text: str) -> Iterator[tuple[int, str]]:
     """(lines used, text): the first lines of `text` as one, however they were wrapped.
 
     A terminal breaks a line anywhere, a mail programme at blanks; both ways are tried at every
-    break, fewest lines first.
+    break. Most lines first: what follows a row and does not belong to it will not fit.
     """
     lines = [line for line in text.split("\n") if line.strip()][:_MOST_LINES]
-    for used in range(1, len(lines) + 1):
+    for used in range(len(lines), 0, -1):
         for joints in itertools.product((" ", ""), repeat=used - 1):
             yield used, "".join(map("".join, zip(lines, (*joints, ""), strict=False)))
 
@@ -115,32 +115,96 @@ def _read_row(line: str, header: _Header, name: str) -> _Row | None:
         return None
     if any((kind == "X") != (place == own) for place, kind in enumerate(kinds)):
         return None
-    if not all(cell == "N/A" or _NUMBERS.fullmatch(cell) for cell in rest):
+    if not all(cell == "N/A" or (_NUMBERS.fullmatch(cell) and _numbers(cell)) for cell in rest):
         return None
-    return _Row(kinds, rest, len(rest) == len(header.affinities))
+    return _Row(kinds, rest, not name.startswith("GPU") or len(rest) == len(header.affinities))
 
 
 def _read_wrapped_row(text: str, header: _Header, name: str) -> _Row | None:
     """As `_read_row`, of a row in several lines. Whole rows are preferred."""
     partial = None
-    for used, line in _unwrapped(text):
+    for _, line in _unwrapped(text):
         row = _read_row(line, header, name)
         if row is not None and row.whole:
             return row
-        if row is not None and used == 1:
-            partial = row
-            blank_cells = line.count("\t") >= len(header.devices) + len(header.affinities)
-            partial.whole = blank_cells
+        partial = row or partial
+    if partial is not None and text.endswith("\n"):
+        # Cells that are there and empty count, too.
+        partial.whole = text.count("\t") >= len(header.devices) + len(header.affinities)
     return partial
 
 
 def _numbers(cell: str) -> tuple[int, ...]:
-    """ "0-2,8" → (0, 1, 2, 8)."""
+    """ "0-2,8" → (0, 1, 2, 8); "N/A" and what was cut off ("6-1") → ()."""
     found: set[int] = set()
     for span in cell.split(",") if cell != "N/A" else ():
         first, _, last = span.partition("-")
+        if int(first) > int(last or first):
+            return ()
         found.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(found))
+
+
+def _assembled(
+    header: _Header, gpus: tuple[str, ...], rows: dict[str, _Row], legend: str
+) -> Topology:
+    links: dict[tuple[str, str], str] = {}
+    cpus: dict[str, tuple[int, ...]] = dict.fromkeys(gpus, ())
+    numas: dict[str, tuple[int, ...]] = dict.fromkeys(gpus, ())
+    for name, row in rows.items():
+        for other, kind in zip(header.devices, row.kinds, strict=True):
+            links[name, other] = kind
+            links.setdefault((other, name), kind)
+    for gpu in gpus:
+        for column, cell in zip(header.affinities, rows[gpu].affinities, strict=False):
+            if column == "CPU Affinity":
+                cpus[gpu] = _numbers(cell)
+            elif column == "NUMA Affinity":
+                numas[gpu] = _numbers(cell)
+    nics = tuple(name for name in header.devices if name not in gpus)
+    for nic in nics:
+        links.setdefault((nic, nic), "X")
+    told = dict(re.findall(r"(\S+):[ \t]+(\S+)", legend))
+    return Topology(gpus, nics, links, cpus, numas, {n: told[n] for n in nics if n in told})
+
+
+def _nearness(kind: str) -> int:
+    """The larger, the nearer and faster."""
+    if kind.startswith("NV"):
+        return len(_NEAR_TO_FAR) + int(kind[2:])
+    return len(_NEAR_TO_FAR) - 1 - _NEAR_TO_FAR.index(kind)
+
+
+def _nearest_nics(topology: Topology, gpus: Sequence[str]) -> dict[str, str | None]:
+    """One of its nearest NICs for each GPU, loads as even as can be.
+
+    GPU after GPU takes the least loaded NIC that it can reach by moving others aside; that keeps
+    the loads optimal at every step [Harvey et al. 2003].
+    """
+    if not topology.nics:
+        return dict.fromkeys(gpus)
+    near: dict[str, list[str]] = {}
+    for gpu in gpus:
+        nearness = {nic: _nearness(topology.kind(gpu, nic)) for nic in topology.nics}
+        near[gpu] = [nic for nic in topology.nics if nearness[nic] == max(nearness.values())]
+    chosen: dict[str, str | None] = {}
+    for gpu in gpus:
+        came_from: dict[str, str] = dict.fromkeys(near[gpu], gpu)
+        queue = list(came_from)
+        for nic in queue:
+            for other in [each for each, taken in chosen.items() if taken == nic]:
+                for free in near[other]:
+                    if free not in came_from:
+                        came_from[free] = other
+                        queue.append(free)
+        taken = list(chosen.values())
+        target: str | None = min(queue, key=taken.count)
+        while target is not None:
+            mover = came_from[target]
+            left = chosen.get(mover)
+            chosen[mover] = target
+            target = left
+    return chosen
 
 
 # END SOLUTION
@@ -197,7 +261,7 @@ def parse_topology(text: str) -> Topology:
                 f"kinds with X in column {header.devices.index(name) + 1}, then numbers",
             )
         if row is None:
-            continue
+            continue  # half a NIC's
         cut = last and ending is None and not row.whole
         usual = {len(each.affinities) for other, each in rows.items() if other in gpus}
         if cut and name in gpus and usual != {len(row.affinities)}:
@@ -213,40 +277,6 @@ def parse_topology(text: str) -> Topology:
             )
     return _assembled(header, gpus, rows, source.text[end:])
     # END SOLUTION
-
-
-# BEGIN SOLUTION
-def _assembled(
-    header: _Header, gpus: tuple[str, ...], rows: dict[str, _Row], legend: str
-) -> Topology:
-    links: dict[tuple[str, str], str] = {}
-    cpus: dict[str, tuple[int, ...]] = dict.fromkeys(gpus, ())
-    numas: dict[str, tuple[int, ...]] = dict.fromkeys(gpus, ())
-    for name, row in rows.items():
-        for other, kind in zip(header.devices, row.kinds, strict=True):
-            links[name, other] = kind
-            links.setdefault((other, name), kind)
-    for gpu in gpus:
-        for column, cell in zip(header.affinities, rows[gpu].affinities, strict=False):
-            if column == "CPU Affinity":
-                cpus[gpu] = _numbers(cell)
-            elif column == "NUMA Affinity":
-                numas[gpu] = _numbers(cell)
-    nics = tuple(name for name in header.devices if name not in gpus)
-    for nic in nics:
-        links.setdefault((nic, nic), "X")
-    told = dict(re.findall(r"(\S+):[ \t]+(\S+)", legend))
-    return Topology(gpus, nics, links, cpus, numas, {n: told[n] for n in nics if n in told})
-
-
-def _nearness(kind: str) -> int:
-    """The larger, the nearer and faster."""
-    if kind.startswith("NV"):
-        return len(_NEAR_TO_FAR) + int(kind[2:])
-    return len(_NEAR_TO_FAR) - 1 - _NEAR_TO_FAR.index(kind)
-
-
-# END SOLUTION
 
 
 def bind_ranks(topology: Topology, local_world_size: int) -> list[Binding]:
@@ -293,42 +323,6 @@ def bind_ranks(topology: Topology, local_world_size: int) -> list[Binding]:
                 cores[gpu] = (affinity[place % len(affinity)],) if affinity else ()
     return [Binding(gpu, cores[gpu], nics[gpu]) for gpu in gpus]
     # END SOLUTION
-
-
-# BEGIN SOLUTION
-def _nearest_nics(topology: Topology, gpus: Sequence[str]) -> dict[str, str | None]:
-    """One of its nearest NICs for each GPU, loads as even as can be.
-
-    GPU after GPU takes the least loaded NIC that it can reach by moving others aside; that keeps
-    the loads optimal at every step [Harvey et al. 2003].
-    """
-    if not topology.nics:
-        return dict.fromkeys(gpus)
-    near: dict[str, list[str]] = {}
-    for gpu in gpus:
-        nearness = {nic: _nearness(topology.kind(gpu, nic)) for nic in topology.nics}
-        near[gpu] = [nic for nic in topology.nics if nearness[nic] == max(nearness.values())]
-    chosen: dict[str, str | None] = {}
-    for gpu in gpus:
-        came_from: dict[str, str] = dict.fromkeys(near[gpu], gpu)
-        queue = list(came_from)
-        for nic in queue:
-            for other in [each for each, taken in chosen.items() if taken == nic]:
-                for free in near[other]:
-                    if free not in came_from:
-                        came_from[free] = other
-                        queue.append(free)
-        taken = list(chosen.values())
-        target: str | None = min(queue, key=taken.count)
-        while target is not None:
-            mover = came_from[target]
-            left = chosen.get(mover)
-            chosen[mover] = target
-            target = left
-    return chosen
-
-
-# END SOLUTION
 
 
 def best_ring(topology: Topology) -> list[int]:
@@ -390,9 +384,8 @@ def _cheapest_cycle(cost: np.ndarray) -> list[int] | None:
             rest[free] = np.minimum(rest[free], onward[:, None] + cost[:, step])
     if rest[1, 0] >= _NEVER:
         return None
-    order, mask = [0], 1
+    order, mask, at = [0], 1, 0
     while len(order) < count:
-        at = order[-1]
         step = next(
             step
             for step in range(1, count)
@@ -400,7 +393,7 @@ def _cheapest_cycle(cost: np.ndarray) -> list[int] | None:
             and cost[at, step] + rest[mask | 1 << step, step] == rest[mask, at]
         )
         order.append(step)
-        mask |= 1 << step
+        mask, at = mask | 1 << step, step
     return order
 
 

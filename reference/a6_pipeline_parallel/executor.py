@@ -14,16 +14,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .schedule import Schedule
-from .stage import PipelineStage
-
 # BEGIN SOLUTION
 from .messages import Mail
-from .schedule import Overlapped, actions_of, count_chunks
-from .timeline import validate
-from .wire import Signature, make_room, signature_of
 
 # END SOLUTION
+from .schedule import Overlapped, Schedule, actions_of, count_chunks
+from .stage import PipelineStage
+from .timeline import validate
+from .wire import Signature, make_room, signature_of
 
 Tensors = tuple[torch.Tensor, ...]
 Gradients = tuple[torch.Tensor | None, ...]
@@ -120,7 +118,9 @@ class _Run:
                 self._stages[stage].backward_weight(microbatch)
             else:
                 gradients = self._take_gradients(stage, microbatch)
-                self._hand_back(stage, microbatch, self._backward(kind, stage, microbatch, gradients))
+                self._hand_back(
+                    stage, microbatch, self._backward(kind, stage, microbatch, gradients)
+                )
         self._mail.close()
         return None if self._total is None else self._total / self._counted
 

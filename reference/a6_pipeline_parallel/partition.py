@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-# BEGIN SOLUTION
-from itertools import accumulate
-
-# END SOLUTION
+from itertools import accumulate, pairwise
 
 
 def partition_layers(costs: Sequence[float], stages: int) -> list[tuple[int, int]]:
@@ -53,5 +49,5 @@ def partition_layers(costs: Sequence[float], stages: int) -> list[tuple[int, int
     for cut in reversed(cuts):
         ends.append(cut[ends[-1] - 1])
     bounds = [0, *reversed(ends)]
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))
     # END SOLUTION

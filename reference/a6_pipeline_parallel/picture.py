@@ -92,7 +92,9 @@ def to_terminal(timeline: Timeline, colour: bool = False) -> str:
 def _summary(timeline: Timeline) -> str:
     peaks = sorted(set(timeline.peaks))
     text = f"{peaks[0]}" if len(peaks) == 1 else " ".join(map(str, timeline.peaks))
-    costs = " ".join(f"{n}={v:g}" for n, v in zip(("F", "I", "W", "FB"), timeline.costs, strict=True))
+    costs = " ".join(
+        f"{n}={v:g}" for n, v in zip(("F", "I", "W", "FB"), timeline.costs, strict=True)
+    )
     return (
         f"makespan {timeline.makespan:g}, bubble {timeline.bubble:g}, peak activations {text} "
         f"({costs})"
@@ -121,12 +123,14 @@ def _label(step: Step, pale: int) -> str:
 
 
 def _cell(step: Step, x: float, y: int, w: float, pale: int) -> list[str]:
-    box = f'x="{x:.2f}" y="{y}" width="{w:.2f}" height="{_ROW - 2}" stroke="#333" stroke-width="0.6"'
+    box = (
+        f'x="{x:.2f}" y="{y}" width="{w:.2f}" height="{_ROW - 2}" stroke="#333" stroke-width="0.6"'
+    )
     if not isinstance(step, Overlapped):
-        return [f'<rect {box} {_fill(step, pale)}/>', _number(step, x + w / 2, y + 16)]
+        return [f"<rect {box} {_fill(step, pale)}/>", _number(step, x + w / 2, y + 16)]
     h = _ROW - 2
     return [
-        f'<rect {box} {_fill(step.backward, pale)}/>',
+        f"<rect {box} {_fill(step.backward, pale)}/>",
         f'<polygon points="{x:.2f},{y} {x + w:.2f},{y} {x:.2f},{y + h}" '
         f"{_fill(step.forward, pale)}/>",
         _number(step.forward, x + w / 4, y + 12),

@@ -108,9 +108,7 @@ def both_ways(ranks: int, microbatches: int) -> Placement:
     The first half of the micro-batches enters at rank 0 and goes up, the second half enters at
     rank p - 1 and goes down.
     """
-    return lambda stage, microbatch: (
-        stage if microbatch < microbatches // 2 else ranks - 1 - stage
-    )
+    return lambda stage, microbatch: stage if microbatch < microbatches // 2 else ranks - 1 - stage
 
 
 # Text ------------------------------------------------------------------------------------------
@@ -143,4 +141,6 @@ def _parse_step(word: str, line: int, place: int) -> Step:
         return actions[0]
     if len(actions) == len(matches) == 2:
         return Overlapped(actions[0], actions[1])
-    raise ValueError(f"line {line}, step {place}: {word!r} is none of F0.1, B0.1, I0.1, W0.1, F1.2+B3.4")
+    raise ValueError(
+        f"line {line}, step {place}: {word!r} is none of F0.1, B0.1, I0.1, W0.1, F1.2+B3.4"
+    )

@@ -53,8 +53,8 @@ def interleaved_schedule(ranks: int, microbatches: int, chunks: int) -> Schedule
     """1F1B with several stages a rank [Narayanan et al. 2021, Megatron-LM, section 2.2].
 
     Rank r holds stages r, r + p, r + 2p, …, ``chunks`` of them (v). The bubble is (p - 1)(F + B) in
-    times of one chunk, which are v times shorter than those of a rank's whole share; rank r keeps at
-    most (v - 1)p + 2(p - 1 - r) + 1 chunks alive.
+    times of one chunk, which are v times shorter than those of a rank's whole share; rank r keeps
+    at most (v - 1)p + 2(p - 1 - r) + 1 chunks alive.
 
     Raises:
         ValueError: an argument is below 1, or ``microbatches`` is no multiple of ``ranks``.

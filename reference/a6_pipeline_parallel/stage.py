@@ -8,15 +8,10 @@ nobody waits for. ZB1P and DualPipe compute the first at once and put the second
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
-
-# BEGIN SOLUTION
 from dataclasses import dataclass, field
 
+import torch
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
-
-# END SOLUTION
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -162,9 +157,7 @@ class PipelineStage:
         # END SOLUTION
 
     # BEGIN SOLUTION
-    def _take(
-        self, microbatch: int, name: str, gradients: Sequence[torch.Tensor | None]
-    ) -> _Chunk:
+    def _take(self, microbatch: int, name: str, gradients: Sequence[torch.Tensor | None]) -> _Chunk:
         chunk = self._chunks.get(microbatch)
         if chunk is None:
             raise ValueError(f"{name} of micro-batch {microbatch}: it is not under way")

@@ -154,9 +154,7 @@ def _check_pair(step: Overlapped, here: str) -> None:
         raise ScheduleError("pair", f"{here}: both halves belong to the same chunk")
 
 
-def _check_complete(
-    homes: dict[Action, tuple[int, int]], stages: int, microbatches: int
-) -> None:
+def _check_complete(homes: dict[Action, tuple[int, int]], stages: int, microbatches: int) -> None:
     for stage in range(stages):
         for microbatch in range(microbatches):
             found = {k: homes[a] for k in "FBIW" if (a := Action(k, stage, microbatch)) in homes}
@@ -175,15 +173,16 @@ def _check_complete(
             ranks = {rank for rank, _ in found.values()}
             if len(ranks) > 1:
                 raise ScheduleError(
-                    "placement", f"{chunk} is spread over ranks {sorted(ranks)}: its activations "
-                    f"are on rank {found['F'][0]}"
+                    "placement",
+                    f"{chunk} is spread over ranks {sorted(ranks)}: its activations "
+                    f"are on rank {found['F'][0]}",
                 )
 
 
 # Time ------------------------------------------------------------------------------------------
 
 
-def time_schedule(schedule: Schedule, costs: Sequence[float] = Costs()) -> Timeline:  # noqa: B008
+def time_schedule(schedule: Schedule, costs: Sequence[float] = Costs()) -> Timeline:
     """Run a schedule on paper.
 
     Args:

@@ -65,9 +65,7 @@ def send_header(
     return [(b, dist.isend(b, group=group, group_dst=group_dst)) for b in buffers]
 
 
-def receive_header(
-    group: dist.ProcessGroup | None, group_src: int
-) -> tuple[Signature, list[int]]:
+def receive_header(group: dist.ProcessGroup | None, group_src: int) -> tuple[Signature, list[int]]:
     """Wait for a header: what is to come, and the further numbers."""
     device = _header_device(group)
     length = torch.empty(1, dtype=torch.int64, device=device)
@@ -80,9 +78,7 @@ def receive_header(
     for dtype in values:
         device_type, requires_grad, dimensions = next(values), next(values), next(values)
         shape = tuple(next(values) for _ in range(dimensions))
-        specs.append(
-            TensorSpec(shape, _DTYPES[dtype], _DEVICES[device_type], bool(requires_grad))
-        )
+        specs.append(TensorSpec(shape, _DTYPES[dtype], _DEVICES[device_type], bool(requires_grad)))
     return tuple(specs), numbers
 
 

@@ -8,16 +8,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..a6_pipeline_parallel.schedule import Schedule
-from ..a6_pipeline_parallel.stage import PipelineStage
-from .phases import PhasedStage
-
-# BEGIN SOLUTION
 from ..a6_pipeline_parallel.executor import run_schedule
-from ..a6_pipeline_parallel.schedule import actions_of, count_chunks
+from ..a6_pipeline_parallel.schedule import Schedule, actions_of, count_chunks
+from ..a6_pipeline_parallel.stage import PipelineStage
 from .overlap import overlapped_forward_backward
-
-# END SOLUTION
+from .phases import PhasedStage
 
 Stage = PipelineStage | PhasedStage
 

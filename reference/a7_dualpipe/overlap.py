@@ -4,14 +4,11 @@ communication [DeepSeek-AI 2024, DeepSeek-V3 Technical Report, section 3.2.1 and
 
 from __future__ import annotations
 
-from .phases import PhasedPass
-
-# BEGIN SOLUTION
 from collections import deque
 
 import torch.distributed as dist
 
-# END SOLUTION
+from .phases import Phase, PhasedPass
 
 
 def overlapped_forward_backward(forward: PhasedPass, backward: PhasedPass) -> None:
@@ -44,7 +41,7 @@ def overlapped_forward_backward(forward: PhasedPass, backward: PhasedPass) -> No
 
 
 # BEGIN SOLUTION
-def _start_communication(passes: list[deque], in_flight: dict[int, dist.Work]) -> bool:
+def _start_communication(passes: list[deque[Phase]], in_flight: dict[int, dist.Work]) -> bool:
     """Start every communicate phase whose turn has come; whether there was one."""
     started = False
     for i, phases in enumerate(passes):

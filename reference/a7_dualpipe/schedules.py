@@ -7,12 +7,9 @@ Dual].
 
 from __future__ import annotations
 
-from ..a6_pipeline_parallel.schedule import Action, Overlapped, Schedule, Step
-
-# BEGIN SOLUTION
 from collections.abc import Sequence
 
-# END SOLUTION
+from ..a6_pipeline_parallel.schedule import Action, Overlapped, Schedule, Step
 
 
 def dualpipe_schedule(ranks: int, microbatches: int) -> Schedule:
@@ -61,9 +58,7 @@ def dualpipev_schedule(ranks: int, microbatches: int) -> Schedule:
     if ranks < 1:
         raise ValueError(f"ranks={ranks}: expected at least 1")
     if microbatches < 2 * ranks:
-        raise ValueError(
-            f"microbatches={microbatches}: expected at least 2 · ranks={2 * ranks}"
-        )
+        raise ValueError(f"microbatches={microbatches}: expected at least 2 · ranks={2 * ranks}")
     everything = range(microbatches)
     return [
         _eight_steps(

@@ -94,6 +94,7 @@ def test_ddp_under_another_order_of_the_ranks(schedule: int) -> None:
 def test_ddp_reduces_several_buckets_in_each_backward() -> None:
     def program(rank: int, _: Any) -> None:
         model = DistributedDataParallel(small_model(), bucket_cap_mb=SMALL_BUCKETS)
+        model(next(batches(1))[0]).sum().backward()  # after it DDP fills its buckets anew
         loss = model(next(batches(1))[0]).sum()
         dist.barrier()
         loss.backward()
@@ -196,8 +197,11 @@ def test_ddp_broadcasts_the_buffers_of_batch_norm() -> None:
 def test_ddp_communication_hooks(name: str) -> None:
     def program(rank: int, _: Any) -> list[float]:
         model = DistributedDataParallel(small_model(), bucket_cap_mb=SMALL_BUCKETS)
-        # Under its own name torch refuses the hook for bf16 where it was built without CUDA.
-        model.register_comm_hook(None, lambda *args: getattr(default_hooks, name)(*args))
+
+        def hook(state, bucket):  # by its own name torch refuses bf16 where it has no CUDA
+            return getattr(default_hooks, name)(state, bucket)
+
+        model.register_comm_hook(None, hook)
         return train(rank, model, adam(model))
 
     expected, _ = train_alone(STEPS)

@@ -247,3 +247,18 @@ def test_hooks_that_communicate_in_backward() -> None:
         close(layer.bias.grad, torch.full((1,), 6.0, dtype=torch.float64))
 
     run(program, P)
+
+
+def test_communication_does_not_count_as_a_change_that_autograd_must_refuse() -> None:
+    def program(rank: int, _: Any) -> None:
+        full, weight = torch.empty(P), torch.tensor([rank + 1.0])
+        dist.all_gather_into_tensor(full, weight)
+        x = torch.ones(P, requires_grad=True)
+        loss = (x * full).sum()
+        full.data.zero_()  # as a sharded model frees what it gathered, and gathers it again
+        dist.all_gather_into_tensor(full, weight)
+        loss.backward()
+        assert x.grad is not None
+        same(x.grad, torch.tensor([1.0, 2.0, 3.0]))
+
+    run(program, P)

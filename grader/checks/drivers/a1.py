@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 from grader.checks.context import RankContext
 
@@ -47,14 +48,14 @@ def _one_case(ctx: RankContext, function: Any, case: dict[str, Any]) -> Any:
     return {"returned": returned, "arguments": arguments, "given": given, "error": error}
 
 
-class DiaryStore(dist.Store):
+class DiaryStore(Store):
     """A store over another one that writes down what a rank waited for in vain.
 
     prefix: put before every key, so that cases do not meet. patience: seconds that waits take
     which name no time-out. in_vain: seconds asked for by waits that failed, in order.
     """
 
-    def __init__(self, inner: dist.Store, prefix: str, patience: float) -> None:
+    def __init__(self, inner: Store, prefix: str, patience: float) -> None:
         super().__init__()
         self._inner = inner
         self._prefix = prefix
@@ -81,7 +82,7 @@ class DiaryStore(dist.Store):
         """Whether all keys are there."""
         return self._inner.check([self._prefix + key for key in keys])
 
-    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:  # type: ignore[override]
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Wait for keys; a time-out of zero is no limit, as in torch's own stores."""
         asked = self._patience if timeout is None else timeout
         try:

@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 TASK = "a1.all_reduce_parameter_server"
 EXPECT = {
-    "status": "failed",
+    "status": "error",
     "check": "works in sub-groups",
     "cause": "group rank",
 }

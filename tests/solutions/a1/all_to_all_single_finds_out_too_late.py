@@ -45,6 +45,10 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
     for part, room in zip(parts, copies, strict=True):
         part.copy_(room)
     if sum(in_sizes) != input.size(0):
-        raise ValueError(f"input_split_sizes={in_sizes}: expected the sum {input.size(0)}")
+        raise ValueError(
+            f"input_split_sizes={in_sizes}: sum {sum(in_sizes)}, expected {input.size(0)}"
+        )
     if sum(out_sizes) != output.size(0):
-        raise ValueError(f"output_split_sizes={out_sizes}: expected the sum {output.size(0)}")
+        raise ValueError(
+            f"output_split_sizes={out_sizes}: sum {sum(out_sizes)}, expected {output.size(0)}"
+        )

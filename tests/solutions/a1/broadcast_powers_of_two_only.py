@@ -6,7 +6,7 @@ TASK = "a1.broadcast"
 EXPECT = {
     "status": "failed",
     "check": "copies the root's tensor to every rank",
-    "cause": "power of two",
+    "cause": "right for powers of two",
 }
 
 

@@ -4,7 +4,7 @@ import torch.distributed as dist
 
 TASK = "a1.gather"
 EXPECT = {
-    "status": "failed",
+    "status": "error",
     "check": "works in sub-groups",
     "cause": "group rank",
 }

@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 TASK = "a1.neighbour_exchange"
 EXPECT = {
-    "status": "failed",
+    "status": "error",
     "check": "works in sub-groups",
     "cause": "group rank",
 }

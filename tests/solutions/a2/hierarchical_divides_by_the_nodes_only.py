@@ -6,7 +6,7 @@ import torch.distributed as dist
 TASK = "a2.hierarchical_all_reduce"
 EXPECT = {
     "status": "failed",
-    "cause": "",
+    "cause": "divided by the number of nodes",
     "check": "reduces on every rank",
 }
 

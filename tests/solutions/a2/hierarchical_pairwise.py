@@ -17,7 +17,7 @@ def hierarchical_all_reduce(tensor, op, intra_group, inter_group):
     _to_owners(shards, op, intra_group)
     _to_owners(pieces, op, inter_group)
     if op == dist.ReduceOp.AVG:
-        pieces[node] /= g * k
+        pieces[node].div_(g * k)
     _from_owners(pieces, inter_group)
     _from_owners(shards, intra_group)
     tensor.copy_(flat.view(tensor.shape))

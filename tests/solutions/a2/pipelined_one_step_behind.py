@@ -20,7 +20,7 @@ def pipelined_ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, segment_
     most = max(1, segment_bytes // flat.element_size())
     for step in range(2 * size - 2):
         send, mine = chunks[(rank - 1 - step) % size], chunks[(rank - 2 - step) % size]
-        other = torch.empty_like(mine)
+        other = torch.empty_like(mine) if step < size - 1 else mine
         works = [
             dist.irecv(room, group=group, group_src=(rank - 1) % size)
             for room in other.split(most)
@@ -33,10 +33,12 @@ def pipelined_ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, segment_
         ]
         for work in works:
             work.wait()
-        mine.copy_(_merge(mine, other, op) if step < size - 1 else other)
+        if step < size - 1:
+            _add(mine, other, op)
         if step == size - 2 and op == dist.ReduceOp.AVG:
             mine /= size
-    tensor.copy_(flat.view(tensor.shape))
+    if not tensor.is_contiguous():
+        tensor.copy_(flat.view(tensor.shape))
 
 
 def _check(tensor, op):
@@ -50,6 +52,13 @@ def _check(tensor, op):
 def _check_segment(segment_bytes):
     if segment_bytes < 1:
         raise ValueError(f"segment_bytes={segment_bytes}, expected 1 or more")
+
+
+def _add(mine, other, op):
+    if op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+        mine += other
+    else:
+        mine.copy_(_merge(mine, other, op))
 
 
 def _merge(total, other, op):

@@ -35,15 +35,16 @@ def pipelined_ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, segment_
                     work.wait()
                 if room is not None and step < size - 1:
                     mine = parts[(rank - 2 - step) % size][j]
-                    torch.add(mine, room, out=mine) if op in (
-                        dist.ReduceOp.SUM,
-                        dist.ReduceOp.AVG,
-                    ) else mine.copy_(_merge(mine, room, op))
+                    if op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+                        mine += room
+                    else:
+                        mine.copy_(_merge(mine, room, op))
                     if step == size - 2 and op == dist.ReduceOp.AVG:
                         mine /= size
                 if step < 2 * size - 3:
                     posted[j] = post(step + 1, j)
-    tensor.copy_(flat.view(tensor.shape))
+    if not tensor.is_contiguous():
+        tensor.copy_(flat.view(tensor.shape))
 
 
 def _check(tensor, op):

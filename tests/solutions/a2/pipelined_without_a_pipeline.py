@@ -21,7 +21,8 @@ def pipelined_ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, segment_
     count = max(1, -(-chunks[0].numel() // most))
     for segments in zip(*(chunk.tensor_split(count) for chunk in chunks), strict=True):
         _ring(segments, op, group)
-    tensor.copy_(flat.view(tensor.shape))
+    if not tensor.is_contiguous():
+        tensor.copy_(flat.view(tensor.shape))
 
 
 def _check(tensor, op):
@@ -35,6 +36,13 @@ def _check(tensor, op):
 def _check_segment(segment_bytes):
     if segment_bytes < 1:
         raise ValueError(f"segment_bytes={segment_bytes}, expected 1 or more")
+
+
+def _add(mine, other, op):
+    if op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+        mine += other
+    else:
+        mine.copy_(_merge(mine, other, op))
 
 
 def _merge(total, other, op):
@@ -63,7 +71,8 @@ def _ring(chunks, op, group):
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     for step in range(2 * size - 2):
         send, mine = chunks[(rank - 1 - step) % size], chunks[(rank - 2 - step) % size]
-        other = _pass_on(send, group, torch.empty_like(mine))
-        mine.copy_(_merge(mine, other, op) if step < size - 1 else other)
+        other = _pass_on(send, group, torch.empty_like(mine) if step < size - 1 else mine)
+        if step < size - 1:
+            _add(mine, other, op)
         if step == size - 2 and op == dist.ReduceOp.AVG:
             mine /= size

@@ -1,0 +1,1 @@
+"""The assignments, solved: the one source of the stubs in ``assignments/``."""

@@ -1,0 +1,15 @@
+"""Idle time of rank 0 only."""
+
+from .timeline import time_schedule
+
+TASK = "a6.bubble_ratio"
+EXPECT = {
+    "status": "failed",
+    "check": "is the largest idle time",
+    "cause": "the rank that idles most counts",
+}
+
+
+def bubble_ratio(schedule, costs):
+    timeline = time_schedule(schedule, costs)
+    return timeline.bubbles[0] / timeline.makespan

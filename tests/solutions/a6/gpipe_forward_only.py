@@ -1,0 +1,14 @@
+"""Nobody goes back."""
+
+from .schedule import Action
+
+TASK = "a6.gpipe_schedule"
+EXPECT = {
+    "status": "failed",
+    "check": "does everything once",
+    "cause": "a chunk is left out",
+}
+
+
+def gpipe_schedule(stages, microbatches):
+    return [[Action("F", stage, i) for i in range(microbatches)] for stage in range(stages)]
