@@ -1,0 +1,58 @@
+"""CUDA kernels that run with and without a GPU: one kernels.cu, two builds.
+
+Importing this needs neither a compiler nor a driver nor torch: what is used first builds or says
+what is missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernels.compilers import CompileError, NoCompiler
+    from kernels.faults import KernelFault
+    from kernels.library import ArgumentError, KernelFile
+    from kernels.native import NotBuilt
+    from kernels.ops import Kernels, beside
+
+__all__ = [
+    *("beside", "Kernels", "KernelFile", "cuda_available", "cuda_problem"),
+    *("ArgumentError", "CompileError", "KernelFault", "NoCompiler", "NotBuilt"),
+]
+
+_HOMES = {
+    "beside": "ops",
+    "Kernels": "ops",
+    "KernelFile": "library",
+    "ArgumentError": "library",
+    "CompileError": "compilers",
+    "NoCompiler": "compilers",
+    "KernelFault": "faults",
+    "NotBuilt": "native",
+}
+
+
+def cuda_problem() -> str | None:
+    """Why kernels cannot run on a GPU here, in plain words; None when they can."""
+    from kernels import compilers, native
+
+    try:
+        problem: str | None = native.launcher().cuda_problem()
+        if problem is None:
+            compilers.nvcc()
+    except (compilers.NoCompiler, native.NotBuilt) as reason:
+        return str(reason)
+    return problem
+
+
+def cuda_available() -> bool:
+    """Whether kernels can be built for and launched on a GPU here."""
+    return cuda_problem() is None
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(f"kernels.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'kernels' has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 A prototype is the whole contract of a kernel. `const` pointers are inputs that stay as they are;
 other pointers are changed in place, or, where `outputs` names them, written without being read.
-Kernels must be right for any grid and for any block of 32, 64, … 1024 threads in x.
+Kernels must be right for any grid and for any block of 32, 64, … 512 threads in x.
 """
 
 from __future__ import annotations

@@ -53,6 +53,10 @@ class KernelFile:
             self._source = build.Source.read(self.path, prototypes)
         return self._source
 
+    def parameters(self, kernel: str) -> tuple[Parameter, ...]:
+        """What `kernel` takes, in order."""
+        return self._contracts[kernel].parameters
+
     def launch(
         self,
         kernel: str,

@@ -23,11 +23,11 @@ def judge_replicas(case: Training, answers: Sequence[Any]) -> None:
         for place, rank in enumerate(members):
             where = f"{case.label}: step {number + 1}, rank {rank}"
             step, wanted = mine[place]["steps"][number], expected[number]
-            _judge_loss(step["loss"], wanted.losses[place], where)
+            _judge_loss(case, step["loss"], wanted.losses[place], where)
             for name, gradient in wanted.gradients.items():
                 local = [each[name] for each in wanted.local]
                 _judge_gradient(
-                    step["gradients"][name], gradient, local, (place, case.world), number, mine,
+                    case, step["gradients"][name], gradient, local, place, number, mine,
                     f"{where}, gradient of {name}",
                 )  # fmt: skip
             judge_frozen(step["gradients"], wanted.gradients, where)
@@ -60,19 +60,22 @@ def judge_start(case: Training, answers: Sequence[Any]) -> None:
             )  # fmt: skip
 
 
-def _judge_loss(got: object, wanted: torch.Tensor, where: str, cause: str | None = None) -> None:
+def _judge_loss(
+    case: Training, got: object, wanted: torch.Tensor, where: str, cause: str | None = None
+) -> None:
     assert_close(
-        got, wanted.double(), dtype=torch.float64, operations=operations(torch.float64),
+        got, wanted.double(), dtype=torch.float64, operations=operations(torch.float64, case.model),
         where=f"{where}, loss",
         cause=cause or "the replicas no longer hold the parameters that one process would",
     )  # fmt: skip
 
 
 def _judge_gradient(
+    case: Training,
     got: object,
     wanted: torch.Tensor | None,
     local: Sequence[torch.Tensor | None],
-    place_and_world: tuple[int, int],
+    place: int,
     step: int,
     answers: Sequence[Mapping[str, Any]],
     where: str,
@@ -91,22 +94,22 @@ def _judge_gradient(
             f"parameter), got None",
             cause=causes.UNUSED_IS_NONE,
         )
-    place, world = place_and_world
     suspects = [
         (value.double(), cause)
-        for value, cause in causes.gradient_suspects(local, place, world, wanted)
+        for value, cause in causes.gradient_suspects(local, place, case.world, wanted)
     ]
     magnitude = torch.stack([each.double().abs() for each in local if each is not None]).sum()
-    if len(answers) > 1 and _later_agree(answers, step):
-        suspects = [
-            (value, causes.AVERAGES_PARAMETERS if cause == causes.NOT_AVERAGED else cause)
-            for value, cause in suspects
-        ]
-    assert_close(
-        got, wanted.double(), dtype=wanted.dtype, operations=operations(wanted.dtype),
-        scale=magnitude.expand(wanted.shape), where=where, suspects=suspects,
-        cause="the gradient is not the average of the ranks' gradients",
-    )  # fmt: skip
+    try:
+        assert_close(
+            got, wanted.double(), dtype=wanted.dtype,
+            operations=operations(wanted.dtype, case.model), scale=magnitude.expand(wanted.shape),
+            where=where, suspects=suspects,
+            cause="the gradient is not the average of the ranks' gradients",
+        )  # fmt: skip
+    except CheckFailed as failure:
+        if failure.cause == causes.NOT_AVERAGED and _later_agree(answers, step):
+            failure.cause = causes.AVERAGES_PARAMETERS
+        raise
 
 
 def _later_agree(answers: Sequence[Mapping[str, Any]], step: int) -> bool:
@@ -136,13 +139,14 @@ def judge_sharded(case: Training, answers: Sequence[Any]) -> None:
         for number in range(len(case.batches)):
             wanted = expected[number].losses[place]
             _judge_loss(
+                case,
                 answer["steps"][number]["loss"],
                 wanted,
                 f"{case.label}: step {number + 1}, rank {rank}",
                 _loss_cause(number),
             )
         if answer["after"] is not None:
-            judge_state(answer["after"], expected[-1], f"{where}, gather_full_state_dict()")
+            judge_state(case, answer["after"], expected[-1], f"{where}, gather_full_state_dict()")
 
 
 def _loss_cause(number: int) -> str:
@@ -151,7 +155,9 @@ def _loss_cause(number: int) -> str:
     return "the update went wrong: gradients not averaged, or written to the wrong shards"
 
 
-def judge_state(got: Any, wanted: Expected, where: str, exact: bool = False) -> None:
+def judge_state(
+    case: Training, got: Any, wanted: Expected, where: str, exact: bool = False
+) -> None:
     """A full state dict has the unwrapped module's names, shapes and values."""
     if not isinstance(got, dict) or list(got) != list(wanted.before):
         names = list(got) if isinstance(got, dict) else type(got).__name__
@@ -166,7 +172,7 @@ def judge_state(got: Any, wanted: Expected, where: str, exact: bool = False) -> 
         scale = value.double().abs().max() if value.numel() else value.double().sum()
         assert_close(
             got[name], value.double() if value.dtype.is_floating_point else value,
-            dtype=value.dtype, operations=0 if exact else operations(value.dtype),
+            dtype=value.dtype, operations=0 if exact else operations(value.dtype, case.model),
             scale=scale.expand(value.shape), where=f"{where}, {name}",
             cause="the parameter is not what one process's training makes of it",
         )  # fmt: skip

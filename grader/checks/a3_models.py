@@ -68,6 +68,8 @@ class Odd(nn.Module):
         self.spare = nn.Linear(width, width)
         self.turned = nn.Parameter(torch.zeros(width, TARGETS + 2).t())
         self.gain = nn.Parameter(torch.zeros(()))
+        self.shift: torch.Tensor
+        self.mask: torch.Tensor
         self.register_buffer("shift", torch.zeros(width))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
         self.register_buffer("mask", torch.zeros(width, dtype=torch.bool))

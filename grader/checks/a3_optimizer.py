@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from grader.checks import a3_optimizers
 from grader.checks import a3_volume as volume
 from grader.checks.a3_cases import ADAMW, MLP, MOMENTUM, ODD, operations, run_inputs
 from grader.checks.a3_models import build, load, random_state
@@ -68,7 +69,7 @@ def stepping(
 ) -> Stepping:
     """Random weights and gradients; frozen parameters and `spare` have none."""
     named = dict(build(model).named_parameters())
-    gradients = [
+    gradients: list[dict[str, torch.Tensor | None]] = [
         {
             name: torch.randn(p.shape, generator=rng, dtype=torch.float64).to(p.dtype)
             for name, p in named.items()
@@ -91,8 +92,8 @@ def run_cases(cluster: SimulatedCluster, cases: Sequence[Stepping], **options: A
         for rank in case.members:
             if not outcome.outputs[rank][number]["steps"][-1]["made"]:
                 raise CheckFailed(
-                    f"{case.label}: rank {rank} made no instance of the optimizer class that it was "
-                    f"given",
+                    f"{case.label}: rank {rank} made no instance of the optimizer class that it "
+                    f"was given",
                     cause="`optimizer_class` must do the arithmetic of the step",
                 )
     return outcome
@@ -105,9 +106,10 @@ class Whole:
         self._case = case
         self.model = load(build(case.model), case.state)
         self.named = dict(self.model.named_parameters())
-        kind = getattr(torch.optim, case.spec["class"])
-        groups = list(self.named.values()) if case.groups is None else self._groups(case.groups)
-        self.optimizer: torch.optim.Optimizer = kind(groups, **case.spec["options"])
+        groups: Any = (
+            list(self.named.values()) if case.groups is None else self._groups(case.groups)
+        )
+        self.optimizer = a3_optimizers.make(case.spec, groups)
 
     def _groups(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [each | {"params": [self.named[n] for n in each["params"]]} for each in groups]
@@ -260,7 +262,7 @@ def reloaded(rng: torch.Generator) -> list[Stepping]:
     """A new optimizer takes over from each rank's own state dict."""
     again = [{}, {}, {"reload": True}, {}]
     names = [name for name, _ in build(MLP).named_parameters()]
-    groups = [{"params": names[:3], "lr": 0.1}, {"params": names[3:]}]
+    groups: list[dict[str, Any]] = [{"params": names[:3], "lr": 0.1}, {"params": names[3:]}]
     make = [
         stepping(rng, MLP, 1, spec=ADAMW, steps=4, events=again),
         stepping(rng, MLP, 3, spec=ADAMW, steps=4, events=again, groups=groups),
@@ -280,8 +282,8 @@ def another_world(cluster: SimulatedCluster, rng: torch.Generator) -> None:
     for rank, part in enumerate(parts):
         if not isinstance(part, dict) or not {"state", "param_groups"} <= part.keys():
             raise CheckFailed(
-                f"{case.label}: rank {rank}: expected a state_dict with state and param_groups, got "
-                f"{sorted(part) if isinstance(part, dict) else part}"
+                f"{case.label}: rank {rank}: expected a state_dict with state and param_groups, "
+                f"got {sorted(part) if isinstance(part, dict) else part}"
             )
         union |= part["state"]
     whole = Whole(case)
@@ -290,7 +292,10 @@ def another_world(cluster: SimulatedCluster, rng: torch.Generator) -> None:
     saved = whole.optimizer.state_dict()
     _judge_union(union, saved, case, len(list(build(MLP).parameters())))
     together = {"state": union, "param_groups": parts[0]["param_groups"]}
-    for restored, label in ((together, "the union of 4 ranks' parts"), (saved, "AdamW's own")):
+    for restored, label in (
+        (together, "the union of 4 ranks' parts"),
+        (saved, "the whole optimizer's own"),
+    ):
         later = stepping(
             rng, MLP, 2, spec=ADAMW, steps=2, label=f"restored from {label}",
             events=[{"restore": restored}, {}],
@@ -311,7 +316,8 @@ def _judge_union(union: Mapping[Any, Any], saved: Any, case: Stepping, count: in
             got = union[number].get(name)
             if not isinstance(got, torch.Tensor):
                 raise CheckFailed(
-                    f"{case.label}: state {name!r} of parameter {number}: expected a tensor, got {got}"
+                    f"{case.label}: state {name!r} of parameter {number}: expected a tensor, "
+                    f"got {got}"
                 )
             assert_close(
                 got.double(), value.double(), dtype=torch.float64,

@@ -21,7 +21,7 @@ def why_idle(plan: Plan, measured: Measured) -> str:
 def why_slow(plan: Plan, measured: Measured, *, costs: Costs, half: int) -> str:
     """Why a two-way schedule takes longer than the published one.
 
-    half: the first micro-batch of the second direction, or the first stage on the way back.
+    half: the first micro-batch of the second direction (the number of them, if there is one way).
     """
     if _one_after_the_other(plan, half):
         return (
@@ -72,7 +72,7 @@ def _weights_at_once(plan: Plan) -> bool:
 def _one_after_the_other(plan: Plan, half: int) -> bool:
     for steps in plan.ranks:
         sides = [microbatch >= half for step in steps for _, _, microbatch in step]
-        if sum(a != b for a, b in pairwise(sides)) > 1:
+        if sum(a != b for a, b in pairwise(sides)) != 1:
             return False
     return True
 

@@ -17,7 +17,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from grader import tasks
-from grader.checks.framework import Award, CheckFailed
+from grader.checks.framework import Award, CheckFailed, SolutionTimeout
 from grader.checks.outcomes import FAULT_OF_THE_KIT, Outcome, judge, merge
 from grader.checks.results import CheckResult, Observer, Results, TaskResult
 from grader.checks.settings import CannotRun, Settings, resolve_device, solution_folder
@@ -166,6 +166,15 @@ class Recorder:
             self._current = task
             for observer in self.observers:
                 observer.task_began(task)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Do not wait again and again for a task that once did not end."""
+        key = self._check_of.get(item.nodeid)
+        if key is None:
+            return
+        for (task, name), outcomes in self._outcomes.items():
+            if task == key[0] and any(outcome.status == "timeout" for outcome in outcomes):
+                raise SolutionTimeout(f"not run: {task} did not end in the check {name!r}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -256,6 +256,7 @@ def test_optimizer_steps(cluster: Cluster, rng: Rng) -> None:
         make(MLP, 4, (3, 0, 2), spec=MOMENTUM),
         make(MLP, 12, spec=ADAMW, steps=2),  # more ranks than parameters
         make(MLP, 2, spec=ADAMW, steps=2, events=[{"closure": True}, {}]),
+        make(MLP, 2, spec=ADAMW | {"class": "torch.optim.AdamW"}, steps=2),
     ]
     optimizer.steps_alike(cluster, cases, schedules=2)
 
@@ -387,5 +388,5 @@ def test_sharded_state_dict(cluster: Cluster, rng: Rng) -> None:
         first, *_, last = expected_steps(case)
         for rank, answer in enumerate(answers_to(outcome, number)):
             where = f"{case.label}: rank {rank}, gather_full_state_dict()"
-            judge_state(answer["before"], first, f"{where} after wrapping", exact=True)
-            judge_state(answer["after"], last, f"{where} after a step")
+            judge_state(case, answer["before"], first, f"{where} after wrapping", exact=True)
+            judge_state(case, answer["after"], last, f"{where} after a step")

@@ -365,12 +365,17 @@ def test_runs_every_valid_schedule(
 ) -> None:
     label, ranks, stages, count, home = SHAPES[number]
     batch = make_batch(rng, ["perceptron"] * stages, count, rounds=1)
-    plans = [greedy_plan(f"{label}, split", ranks, stages, count, home, split=True, pairs=True)]
-    for seed in (1, 2):
-        name = f"{label}, at random ({seed})"
-        plans.append(
-            greedy_plan(name, ranks, stages, count, home, seed=seed, split=seed == 1, pairs=True)
+    seeds: tuple[int | None, ...] = (None, 1) if p2p == "gloo" else (2,)
+    plans = [
+        greedy_plan(
+            f"{label}, backwards first" if seed is None else f"{label}, at random ({seed})",
+            *(ranks, stages, count, home),
+            seed=seed,
+            split=seed != 2,
+            pairs=True,
         )
+        for seed in seeds
+    ]
     for plan in plans:
         outputs, _ = cluster.run(
             "a6:pipeline", rank_inputs(plan, batch, TASK), task=TASK, allow=None, p2p=p2p

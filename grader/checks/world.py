@@ -90,7 +90,7 @@ class SimulatedCluster:
         expect_errors: bool = False,
         nccl_hint: bool = False,
         time_limit: float = 5.0,
-        wall_seconds: float = 20.0,
+        wall_seconds: float = 12.0,
     ) -> Outcome:
         """Run `driver` ("a1:broadcast") on len(inputs) ranks.
 

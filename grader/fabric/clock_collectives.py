@@ -8,12 +8,15 @@ vanish. A group with unequal shares per node counts as one node with the slowest
 
     all_reduce      ring in the node, ring between nodes, ring in the node:
                     2(g−1)α + 2n(g−1)/g β + 2(k−1)α' + 2(n/g)(k−1)/k β'
-                    in the network where the node's switch adds and k = 1: 2α + nβ
+                    where the node's switch adds, inside it 2α + nβ; where the switches between
+                    the nodes add, there 2α' + (n/g)β'; where both do, the vector streams through
+                    both: 2α + 2α' + max(nβ, (n/g)β'). Rings are taken where they are faster
     all_gather      ring, half of all_reduce; n = what everybody holds at the end; of uneven
                     contributions the largest sets the pace
     reduce_scatter  pairwise, half of all_reduce; n = a rank's whole input
     all_to_all      pairwise, stepwise: an α or α' for every other rank, plus the largest row or
-                    column sum of bytes, each byte at its level's β (a rank's own share is free)
+                    column sum of bytes, each byte at its level's β (a rank's own share is free);
+                    where routes share more than ports and cards, the time of the busiest link
     broadcast, reduce   binomial trees, over the nodes and in each: ⌈lg g⌉(α+nβ) + ⌈lg k⌉(α'+nβ')
                     with β' of one NIC
     gather, scatter the root's messages posted together: the larger latency, plus the time the
@@ -29,7 +32,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from grader.fabric.cluster import Cluster
+from grader.fabric.cluster import Cluster, Layout
 
 #: The collectives that have a closed form.
 COLLECTIVES = frozenset(
@@ -72,16 +75,19 @@ def collective_seconds(
         return _all_to_all_seconds(members, nbytes, cluster, splits)
     if kind in ("gather", "scatter"):
         return _rooted_seconds(members, _rooted_shares(kind, members, nbytes, root), cluster, root)
-    nodes, per_node, inner, outer, nic_share = cluster.layout(members)
+    layout = cluster.layout(members)
+    nodes, per_node, inner, outer, nic_share = layout
     total = max(nbytes)
-    if kind == "all_reduce" and cluster.switch_adds and nodes == 1:
-        return 2 * inner.latency + total / inner.bandwidth
     if kind in ("all_reduce", "all_gather", "reduce_scatter"):
         if kind == "all_gather":
             total *= size
         one_way = (per_node - 1) * (inner.latency + total / per_node / inner.bandwidth)
         share = total / per_node / nodes * nic_share
         one_way += (nodes - 1) * (outer.latency + share / outer.bandwidth)
+        if kind == "all_reduce" and (cluster.switch_adds or cluster.network_adds):
+            across = len({cluster.node_of(rank) for rank in members})
+            if across == nodes:  # unequal shares know rings only
+                return min(2 * one_way, _in_network_seconds(total, layout, cluster))
         return 2 * one_way if kind == "all_reduce" else one_way
     if kind == "barrier":
         total = 0
@@ -89,6 +95,28 @@ def collective_seconds(
     return inside * (inner.latency + total / inner.bandwidth) + between * (
         outer.latency + total / outer.bandwidth
     )
+
+
+def _in_network_seconds(total: int, layout: Layout, cluster: Cluster) -> float:
+    """An all-reduce where switches add: inside the nodes, between them, or both."""
+    nodes, per_node, inner, outer, nic_share = layout
+    inside = between = latency = 0.0
+    if per_node > 1 and cluster.switch_adds:
+        latency += 2 * inner.latency
+        inside = total / (cluster.adding_bandwidth or inner.bandwidth)
+    elif per_node > 1:
+        latency += 2 * (per_node - 1) * inner.latency
+        inside = 2 * total * (per_node - 1) / per_node / inner.bandwidth
+    share = total / per_node * nic_share
+    if nodes > 1 and cluster.network_adds:
+        latency += 2 * outer.latency
+        between = share / cluster.inter.bandwidth
+    elif nodes > 1:
+        latency += 2 * (nodes - 1) * outer.latency
+        between = 2 * share * (nodes - 1) / nodes / outer.bandwidth
+    if cluster.switch_adds and cluster.network_adds:
+        return latency + max(inside, between)
+    return latency + inside + between
 
 
 def collective_bytes(
@@ -174,16 +202,24 @@ def _all_to_all_seconds(
     members: Sequence[int], nbytes: Sequence[int], cluster: Cluster, splits: Splits
 ) -> float:
     layout = cluster.layout(members)
+    table = _table(nbytes, splits)
     nodes = np.array([cluster.node_of(rank) for rank in members])
     near = nodes[:, None] == nodes[None, :]
     beta = np.where(near, 1 / cluster.intra.bandwidth, layout.nic_share / layout.outer.bandwidth)
     np.fill_diagonal(beta, 0.0)
-    costs = _table(nbytes, splits) * beta
+    costs = table * beta
     neighbours = near.sum(axis=1)
     latency = (neighbours - 1) * cluster.intra.latency + (
         len(members) - neighbours
     ) * cluster.inter.latency
-    return float(latency.max() + max(costs.sum(axis=1).max(), costs.sum(axis=0).max()))
+    busy = max(costs.sum(axis=1).max(), costs.sum(axis=0).max())
+    if cluster.routed:
+        busy = cluster.busiest(
+            (src, dst, float(table[i, j]))
+            for i, src in enumerate(members)
+            for j, dst in enumerate(members)
+        )
+    return float(latency.max() + busy)
 
 
 def _table(nbytes: Sequence[int], splits: Splits) -> np.ndarray:

@@ -18,8 +18,10 @@ _NOT_THE_USERS = (
     "<frozen",
     "<string>",
 )
-#: torch's functions that a program calls to communicate, as opposed to what torch builds on them.
-_CALLS = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py", "_ops.py")
+#: Parts of torch that communicate on their own, and in them the functions that programs call.
+_TORCH = os.path.join(sysconfig.get_paths()["purelib"], "torch")
+_COMPONENTS = (os.path.join(_TORCH, "distributed", ""), os.path.join(_TORCH, "nn", ""))
+_CALLS = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 _of_user: dict[CodeType, bool] = {}
 
 
@@ -44,12 +46,14 @@ def user_location(frame: FrameType | None = None) -> Location | None:
 
 
 def called_by_user() -> bool:
-    """Whether the user's own code made this communication call, and not a part of torch."""
+    """Whether the user's own code made this communication call, and not a component of torch."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
+        if is_users(frame.f_code):
+            return True
         file = frame.f_code.co_filename
-        if not file.startswith(_KIT) and not file.endswith(_CALLS):
-            return is_users(frame.f_code)
+        if file.startswith(_COMPONENTS) and not file.endswith(_CALLS):
+            return False
         frame = frame.f_back
     return False
 

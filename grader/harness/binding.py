@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from grader.harness.devices import Gpu, Machine
@@ -91,4 +92,4 @@ def share(cores: Sequence[int], ranks: int) -> list[tuple[int, ...]]:
     if len(cores) < ranks:
         return [(cores[rank % len(cores)],) for rank in range(ranks)]
     bounds = [rank * len(cores) // ranks for rank in range(ranks + 1)]
-    return [tuple(cores[low:high]) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [tuple(cores[low:high]) for low, high in pairwise(bounds)]

@@ -94,6 +94,8 @@ class Call:
         self._exit: dict[str, Any] | None = None
         self._lost = False
         self.pid = 0
+        self.looks = True
+        """Whether memory and processes are looked at; not while something is timed."""
 
     # -- set-up and tear-down
 
@@ -173,7 +175,7 @@ class Call:
     @property
     def due(self) -> float:
         """When ``tick`` has something to do even if nothing comes in, on the monotonic clock."""
-        return min(self._deadline, self._next_look)
+        return min(self._deadline, self._next_look) if self.looks else self._deadline
 
     @property
     def started(self) -> bool:
@@ -190,7 +192,7 @@ class Call:
         now = time.monotonic()
         if not self.over and now >= self._deadline:
             self._on_deadline(now)
-        if self._verdict is None and not self.over and now >= self._next_look:
+        if self.looks and self._verdict is None and not self.over and now >= self._next_look:
             self._look(now)
         if self.over and not self._finished:
             self._finished = True

@@ -68,7 +68,7 @@ class Reply:
 
     status: ``ok`` (``value`` is the result), ``raised`` (``error`` says what), ``died`` (it ended
         without a result), ``timeout`` (``stacks`` says where it was), ``memory`` or ``flood``
-        (a limit of that name was passed), ``stopped`` (a rank whose world ended because of another).
+        (a limit of that name was passed), ``stopped`` (its world ended because of another rank).
     detail: one line in plain words; empty when ok.
     output: stdout and stderr, as text; the middle is left out where it was over its limit.
     seconds: wall time from the fork to the end of the process.

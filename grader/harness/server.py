@@ -5,9 +5,9 @@ It has one thread, never computes and never touches CUDA: forking after OpenMP o
 CUDA has run leaves the child with locks that nobody will ever release.
 
 One message on the control socket asks for one fork and carries four descriptors: call, output,
-stacks, status; those that follow are for the child itself (5, 6, … there). All that follows about this child goes over its status
-socket: ``started`` and ``exit`` from here, ``stacks``, ``end`` (after the result) and
-``kill`` (with all its descendants, at once) from the examiner.
+stacks, status; more are for the child itself (5, 6, … there). All that follows about this child
+goes over its status socket: ``started`` and ``exit`` from here, ``stacks``, ``end`` (after the
+result) and ``kill`` (with all its descendants, at once) from the examiner.
 When the examiner closes that socket, or ends, the child is killed.
 """
 

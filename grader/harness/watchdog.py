@@ -75,8 +75,6 @@ def first_cause(replies: Sequence[Reply], order: Sequence[int]) -> int | None:
 
     order: ranks in the order in which their verdicts came.
     """
-    failed = [
-        rank for rank in order if replies[rank].status not in ("ok", "stopped")
-    ]
+    failed = [rank for rank in order if replies[rank].status not in ("ok", "stopped")]
     own = [rank for rank in failed if not follows_another(replies[rank])]
     return own[0] if own else failed[0] if failed else None

@@ -159,6 +159,7 @@ class World:
                 "place": self.places[local_rank].to_json(),
                 "store": meeting.store,
                 "allow": options.allow,
+                "timed": options.timed,
                 "timeout": limits.wall_seconds + _BEYOND,
                 "target": target,
                 "payload": payload,

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import GroupName
 
 BACKEND: Final = "worlds"
 """Name under which the wrapped gloo group is known to `torch.distributed`."""
@@ -96,7 +97,7 @@ class Rules:
 
 
 def _line_of_caller() -> str:
-    """" (file:line)" of the innermost frame that is neither torch's nor ours."""
+    """ " (file:line)" of the innermost frame that is neither torch's nor ours."""
     for frame in reversed(traceback.extract_stack()):
         if "/torch/" not in frame.filename and "/grader/harness/" not in frame.filename:
             return f" ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
@@ -148,7 +149,7 @@ class WrappedGroup(dist.ProcessGroup):
     def __init__(
         self, inner: dist.ProcessGroup, rules: Rules, *, staged: bool, stage_all: bool = False
     ) -> None:
-        super().__init__(inner.rank(), inner.size())
+        super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]
         self.inner = inner
         self.rules = rules
         self._staged = staged
@@ -218,12 +219,12 @@ def register(rules: Rules, *, staged: bool, stage_all: bool = False) -> None:
 
     def create(settings: Any, _: Any) -> WrappedGroup:
         rank, size = settings.group_rank, settings.group_size
-        gloo = dist.ProcessGroupGloo(settings.store, rank, size, timeout=settings.timeout)  # type: ignore[call-overload]
+        gloo = dist.ProcessGroupGloo(settings.store, rank, size, timeout=settings.timeout)
         gloo._set_sequence_number_for_group()
         inner = dist.ProcessGroup(settings.store, rank, size)
         inner._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         inner._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-        inner._set_group_name(f"{settings.group_id}-inner")
+        inner._set_group_name(GroupName(f"{settings.group_id}-inner"))
         return WrappedGroup(inner, rules, staged=staged, stage_all=stage_all)
 
     dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 
-from grader.harness import worker
+from grader.harness import clocks, worker
 from grader.harness.worlds_group import BACKEND, Rules, register
 
 _T = TypeVar("_T")
@@ -29,7 +30,7 @@ class RealRank:
     world_size: int
     local_rank: int
     device: str
-    store: dist.Store
+    store: Store
     rules: Rules
 
     def call(self, function: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
@@ -58,6 +59,8 @@ def join(description: dict[str, Any]) -> RealRank:
     """Be a rank: variables as `torchrun` sets them, the device, the default process group."""
     global _current
     place, rank = description["place"], description["rank"]
+    if description["timed"]:
+        clocks.hurry()  # before any thread begins
     world_size = description["world_size"]
     os.environ.update(
         RANK=str(rank),
@@ -82,13 +85,13 @@ def join(description: dict[str, Any]) -> RealRank:
         options["device_id"] = torch.device(device)
     dist.init_process_group(
         backend,
-        store=dist.PrefixStore("world", store),
+        store=PrefixStore("world", store),
         rank=rank,
         world_size=world_size,
         timeout=timedelta(seconds=description["timeout"]),
         **options,
     )
-    shared = dist.PrefixStore("shared", store)
+    shared = PrefixStore("shared", store)
     _current = RealRank(rank, world_size, place["local_rank"], device, shared, rules)
     return _current
 
@@ -102,18 +105,18 @@ def choose_backend(device: str, shared: bool, allow: str | None) -> str:
     return "nccl"
 
 
-def _store(description: dict[str, Any]) -> dist.Store:
+def _store(description: dict[str, Any]) -> Store:
     where, world_size = description["store"], description["world_size"]
     timeout = timedelta(seconds=description["timeout"])
     if where["kind"] == "file":
         # All ranks are here: no need to find out what this machine is called.
         if any(name == "lo" for _, name in socket.if_nameindex()):
             os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-        store: dist.Store = dist.FileStore(where["path"], world_size)
+        store: Store = FileStore(where["path"], world_size)
     else:
-        tcp = dist.TCPStore(
+        tcp = TCPStore(
             where["host"], where["port"], is_master=False, wait_for_workers=False, timeout=timeout
         )
-        store = dist.PrefixStore(where["prefix"], tcp)
+        store = PrefixStore(where["prefix"], tcp)
     store.set_timeout(timeout)
     return store

@@ -53,7 +53,7 @@ class _FlatShard:
             self.pieces.append(nn.Parameter(self.shard[place], self.trainable))
             self.places.append(place)
         self.gathering: dist.Work | None = None
-        self.reducing: dist.Work | None = None
+        self.reducing: tuple[dist.Work, torch.Tensor, bool] | None = None
         self.gathered = True
         self.free()
 
@@ -78,29 +78,29 @@ class _FlatShard:
     def reduce(self) -> None:
         """Begin to average the gradients; each rank gets its chunk, and the marks (see `ddp`)."""
         packed = pack_gradients(self.wholes).div_(self.size)
-        self.complete = all(whole.grad is not None for whole in self.wholes)
+        complete = all(whole.grad is not None for whole in self.wholes)
         for whole in self.wholes:
             whole.grad = None
         flat, marks = packed.split([packed.numel() - len(self.wholes), len(self.wholes)])
         padded = nn.functional.pad(flat, (0, self.full.numel() - flat.numel()))
         rows = torch.cat([padded.view(self.size, -1), marks.expand(self.size, -1)], dim=1)
-        self.message = rows.new_empty(rows.shape[1])
-        self.reducing = dist.reduce_scatter_tensor(
-            self.message, rows.view(-1), group=self.group, async_op=True
-        )
+        message = rows.new_empty(rows.shape[1])
+        work = dist.reduce_scatter_tensor(message, rows.view(-1), group=self.group, async_op=True)
+        self.reducing = work, message, complete
 
     def finish(self) -> None:
         """Add what the reduction brought to the gradients of the pieces."""
         if self.reducing is None:
             return
-        self.reducing.wait()
-        marks = self.message[self.shard.numel() :]
-        used = [True] * len(marks) if self.complete else [mark > 0 for mark in marks.tolist()]
+        work, message, complete = self.reducing
+        self.reducing = None
+        work.wait()
+        marks = message[self.shard.numel() :]
+        used = [True] * len(marks) if complete else [mark > 0 for mark in marks.tolist()]
         for piece, place, in_use in zip(self.pieces, self.places, used, strict=True):
             if in_use:
-                gradient = self.message[place]
+                gradient = message[place]
                 piece.grad = gradient if piece.grad is None else piece.grad + gradient
-        self.reducing = None
 
 
 class _Unit:

@@ -10,7 +10,7 @@
 // param, grad: n elements, float or bfloat16; exp_avg (m), exp_avg_sq (v): n floats. All change in
 // place but grad. bias_correction = 1 - beta^step comes from the host. Arithmetic in float; a
 // bfloat16 parameter is rounded once, at the end. Any n (also 0), any alignment that the types
-// allow, any grid, blocks of 32, 64, … 1024 threads.
+// allow, any grid, blocks of 32, 64, … 512 threads.
 #include <cuda_bf16.h>
 #include <cstdint>
 

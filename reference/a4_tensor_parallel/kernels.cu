@@ -11,7 +11,7 @@
 //   backward:            grad_logits_j = grad_loss (exp(x_j - logsumexp) - [j is the target]),
 //                        0 where target is ignore_index; logsumexp is that of the whole vocabulary
 // Statistics and arithmetic are float. Any shape (vocab >= 1, tokens may be 0), any alignment that
-// the types allow, any grid, blocks of 32, 64, … 1024 threads.
+// the types allow, any grid, blocks of 32, 64, … 512 threads.
 #include <cuda_bf16.h>
 #include <cstdint>
 

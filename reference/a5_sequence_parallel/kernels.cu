@@ -4,7 +4,7 @@
 //   grader check a5.attention_merge a5.layer_norm          (on the CPU too, without a GPU)
 //
 // T is float or bfloat16; arithmetic and statistics are float. Any shape (rows may be 0), any
-// alignment that the types allow, any grid, blocks of 32, 64, … 1024 threads.
+// alignment that the types allow, any grid, blocks of 32, 64, … 512 threads.
 //
 // attention_merge [Dao et al. 2022; Liu et al. 2023]: two attentions over different keys into one.
 //   lse = log(exp(lse_a) + exp(lse_b)),  out = exp(lse_a - lse) out_a + exp(lse_b - lse) out_b
@@ -87,11 +87,10 @@ __device__ void merge2(T* __restrict__ out, float* __restrict__ lse, const T* __
         }
         return;
     }
-    // Row numbers fit 32 bits wherever the tensors fit memory; a 64-bit division costs ten times
-    // as much.
+    // A 64-bit division costs several times as much as a 32-bit one: use it only where it must be.
     unsigned packs_per_row = (unsigned)(dim / width);
     for (int64_t i = first; i < rows * packs_per_row; i += stride) {
-        int64_t row = i <= 0xffffffffLL ? (int64_t)((unsigned)i / packs_per_row) : i / packs_per_row;
+        int64_t row = i >> 32 == 0 ? (unsigned)i / packs_per_row : i / packs_per_row;
         Pack<T> a = reinterpret_cast<const Pack<T>*>(out_a)[i];
         Pack<T> b = reinterpret_cast<const Pack<T>*>(out_b)[i];
         Weights w = weigh(lse_a[row], lse_b[row]);
@@ -271,7 +270,7 @@ __device__ void norm_backward2(T* grad_input, float* grad_weight, float* grad_bi
                                const float* mean, const float* rstd, int64_t rows,
                                int64_t hidden) {
     constexpr int width = 16 / sizeof(T);
-    extern __shared__ float gathered[];  // gradients of the weight, then of the bias
+    extern __shared__ __align__(16) float gathered[];  // gradients of the weight, then of the bias
     __shared__ float part[32];
     float* of_weight = gathered;
     float* of_bias = gathered + hidden;

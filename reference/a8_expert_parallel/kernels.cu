@@ -12,7 +12,7 @@
 //   moe_unpermute  out[token] = sum over its choices of weights[a] rows[position[a]]
 // tokens, out: (tokens, hidden); rows: (kept assignments, hidden), of float or bfloat16; sums are
 // float. weights: (tokens, k) floats. experts, position: (tokens, k) ints. Any sizes, any alignment
-// that the types allow, any grid, blocks of 32, 64, … 1024 threads.
+// that the types allow, any grid, blocks of 32, 64, … 512 threads.
 #include <cuda_bf16.h>
 #include <cstdint>
 

@@ -68,7 +68,7 @@ def test_ddp_trains_as_one_process(ranks: int, compute: bool) -> None:
         {"gradient_as_bucket_view": True},
         {"static_graph": True},
         {"find_unused_parameters": True},
-        {"broadcast_buffers": False, "init_sync": False},
+        {"init_sync": False},
         {"bucket_cap_mb": 25},
     ],
     ids=lambda options: next(iter(options)),

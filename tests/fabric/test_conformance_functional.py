@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 import torch.distributed.nn.functional as dist_nn
 
+from grader.fabric import simulate
 from tests.fabric.ranks import close, data, run, same
+
+#: The older names of the same calls are what most programs use.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
 
 P = 3
 
@@ -128,7 +133,6 @@ def check_gradients(
     run(program, ranks)
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(
     ("on_rank", "reference"),
     [
@@ -260,5 +264,35 @@ def test_communication_does_not_count_as_a_change_that_autograd_must_refuse() ->
         loss.backward()
         assert x.grad is not None
         same(x.grad, torch.tensor([1.0, 2.0, 3.0]))
+        for fill in (
+            lambda: dist.broadcast(full, 0),
+            lambda: dist.all_reduce(full, dist.ReduceOp.MAX, async_op=True).wait(),
+        ):
+            before = full._version
+            fill()
+            assert full._version == before
 
     run(program, P)
+
+
+# What a program forgets ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "forget",
+    [
+        lambda x: dist.all_reduce(x, async_op=True),
+        lambda x: funcol.all_reduce(x, "sum", dist.group.WORLD),
+        lambda x: dist.all_gather_into_tensor(x.new_empty(P, 3, 2), x, async_op=True),
+    ],
+    ids=["async_op", "functional", "all_gather_into_tensor"],
+)
+def test_a_collective_that_the_program_never_waits_for_is_reported(
+    forget: Callable[[torch.Tensor], Any],
+) -> None:
+    def program(rank: int, _: Any) -> None:
+        forget(data(rank))
+
+    result = simulate(program, P)
+    assert [finding.kind for finding in result.findings] == ["receive_not_waited"] * P
+    assert f"{Path(__file__).name}:" in result.findings[0].message

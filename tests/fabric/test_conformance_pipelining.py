@@ -93,6 +93,14 @@ def test_1f1b_under_another_order_of_the_ranks(schedule: int) -> None:
     run(program, 3, schedule=schedule)
 
 
+def test_1f1b_where_calls_run_in_nccls_order() -> None:
+    def program(rank: int, _: Any) -> None:
+        stage = PipelineStage(parts(3)[1][rank], rank, 3, torch.device("cpu"))
+        agree(drive(rank, Schedule1F1B(stage, 6, nn.functional.cross_entropy), [stage]), [stage], 3)
+
+    run(program, 3, p2p="nccl")
+
+
 @pytest.mark.parametrize(
     "kind", [ScheduleLoopedBFS, ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble]
 )

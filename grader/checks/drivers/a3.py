@@ -7,14 +7,13 @@ machinery in disguise, and then hands back nothing but `{"extends": its name}`.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
+from grader.checks import a3_optimizers
 from grader.checks.a3_memory import LiveBytes
 from grader.checks.a3_models import build, load, loss_of
 from grader.checks.context import RankContext
@@ -51,11 +50,6 @@ def _position() -> int:
     return len(runtime.engine.record.events[runtime.rank])
 
 
-def _optimizer(parameters: Iterable[Any], spec: dict[str, Any]) -> torch.optim.Optimizer:
-    kind: type[torch.optim.Optimizer] = getattr(torch.optim, spec["class"])
-    return kind(parameters, **spec["options"])
-
-
 def _copies(tensors: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
     return {
         name: None if value is None else value.detach().clone() for name, value in tensors.items()
@@ -82,7 +76,8 @@ def replicas(ctx: RankContext, inputs: dict[str, Any]) -> Any:
             continue
         model = load(build(case["model"]), case["state"])
         try:
-            wrapper = ctx.call(wrapper_class, model, group=group, **case["options"])
+            with region(not case["quiet"]):
+                wrapper = wrapper_class(model, group=group, **case["options"])
         except NotImplementedError:
             raise
         except Exception as raised:
@@ -98,7 +93,8 @@ def replicas(ctx: RankContext, inputs: dict[str, Any]) -> Any:
 
 
 def _train(case: dict[str, Any], model: nn.Module, wrapper: Any) -> dict[str, Any]:
-    optimizer = _optimizer((p for p in model.parameters() if p.requires_grad), case["optimizer"])
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = a3_optimizers.make(case["optimizer"], trainable)
     steps = []
     for number, micro_batches in enumerate(case["batches"]):
         optimizer.zero_grad()
@@ -138,11 +134,11 @@ def _forward_backward(wrapper: Any, micro_batches: list[Any]) -> tuple[torch.Ten
 def _spy(kind: type[torch.optim.Optimizer], made: list[torch.optim.Optimizer]) -> Any:
     """The optimizer class, which also notes its instances."""
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         kind.__init__(self, *args, **kwargs)
         made.append(self)
 
-    return type(kind.__name__, (kind,), {"__init__": __init__, "__module__": kind.__module__})
+    return type(kind.__name__, (kind,), {"__init__": initialize, "__module__": kind.__module__})
 
 
 def _groups(model: nn.Module, groups: list[dict[str, Any]] | None) -> Any:
@@ -183,7 +179,7 @@ def sharded_optimizer(ctx: RankContext, inputs: dict[str, Any]) -> Any:
         model = load(build(case["model"]), case["state"])
         made: list[torch.optim.Optimizer] = []
         spec = case["optimizer"]
-        kind = _spy(getattr(torch.optim, spec["class"]), made)
+        kind = _spy(a3_optimizers.optimizer_class(spec["class"]), made)
 
         def create(
             model: nn.Module = model,
@@ -248,8 +244,8 @@ def _wrap(ctx: RankContext, model: nn.Module, units: list[str], group: Any) -> A
     for path in units:
         parent_path, _, name = path.rpartition(".")
         parent = model.get_submodule(parent_path)
-        setattr(parent, name, ctx.call(wrapper_class, getattr(parent, name), group=group))
-    return ctx.call(wrapper_class, model, group=group)
+        setattr(parent, name, wrapper_class(getattr(parent, name), group=group))
+    return wrapper_class(model, group=group)
 
 
 def fully_sharded(ctx: RankContext, inputs: dict[str, Any]) -> Any:
@@ -274,7 +270,7 @@ def fully_sharded(ctx: RankContext, inputs: dict[str, Any]) -> Any:
         held = sum(parameter.numel() for parameter in wrapper.parameters())
         with region(False):
             before = dict(wrapper.gather_full_state_dict()) if case["states"] else None
-        optimizer = _optimizer(wrapper.parameters(), case["optimizer"])
+        optimizer = a3_optimizers.make(case["optimizer"], wrapper.parameters())
         steps = []
         for number, micro_batches in enumerate(case["batches"]):
             optimizer.zero_grad()

@@ -1,6 +1,8 @@
 # ruff: noqa: F821 (names of the reference)
 """Levels are log₂ p, not rounded up."""
 
+import math
+
 TASK = "a0.all_reduce_time"
 EXPECT = {
     "status": "failed",
@@ -8,8 +10,6 @@ EXPECT = {
     "cause": "",
 }
 
-
-import math
 
 _old = all_reduce_time
 

@@ -1,11 +1,10 @@
 # ruff: noqa: F821 (names of the reference)
 """Right: deals the cores out like cards, and asks for a flow of NICs."""
 
+import networkx as nx
+
 TASK = "a0.bind_ranks"
 EXPECT = "passed"
-
-
-import networkx as nx
 
 
 def bind_ranks(topology, local_world_size):

@@ -6,7 +6,7 @@ import torch.distributed as dist
 TASK = "a2.halving_doubling_all_reduce"
 EXPECT = {
     "status": "failed",
-    "cause": "power of two",
+    "cause": "powers of two",
     "check": "reduces on every rank",
 }
 

@@ -1,6 +1,6 @@
 """Right: ends of all steps by going over them until nothing changes."""
 
-from .schedule import Overlapped, actions_of, count_chunks
+from .schedule import actions_of, count_chunks
 from .timeline import Costs
 
 TASK = "a6.bubble_ratio"

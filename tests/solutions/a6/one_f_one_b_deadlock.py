@@ -1,6 +1,5 @@
 """The last rank does all forwards first, the others wait for its backwards."""
 
-from .schedule import Action
 from .schedules import gpipe_schedule
 from .schedules import one_f_one_b_schedule as published
 

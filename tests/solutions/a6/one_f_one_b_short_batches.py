@@ -17,6 +17,8 @@ def one_f_one_b_schedule(stages, microbatches):
         steps = [Action("F", stage, i) for i in range(warm_up)]
         for i in range(microbatches - warm_up):
             steps += [Action("F", stage, warm_up + i), Action("B", stage, i)]
-        steps += [Action("B", stage, i) for i in range(max(0, microbatches - warm_up), microbatches)]
+        steps += [
+            Action("B", stage, i) for i in range(max(0, microbatches - warm_up), microbatches)
+        ]
         schedule.append(steps)
     return schedule

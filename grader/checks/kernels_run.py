@@ -1,0 +1,218 @@
+"""The examiner's hand on kernels: launches in a worker, on the CPU without a GPU, judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+import torch
+
+from grader.checks import workers
+from grader.checks.compare import error_factor
+from grader.checks.framework import CheckFailed, SolutionError, SolutionTimeout, Unimplemented
+from grader.checks.settings import Settings
+from grader.harness import Limits, Reply, call_in_process
+from kernels import cache, native
+from kernels.compilers import NoCompiler
+from kernels.contracts import FILES
+
+Mode = Literal["fast", "checked"]
+Outputs = dict[str, torch.Tensor]
+
+#: (grid, block): less threads than elements, more, odd numbers of warps, one warp.
+SHAPES = ((1, 32), (3, 96), (7, 256), (2, 512))
+
+
+@dataclass
+class Case:
+    """One launch and what it must come to.
+
+    arguments: in the order of the kernel's prototype. shifts: per argument, elements by which its
+    tensor lies off a multiple of 256 bytes (default: none). judge: raises `CheckFailed` when the
+    tensors that the kernel may change are wrong. label: what is special about it.
+    """
+
+    kernel: str
+    arguments: list[torch.Tensor | int | float]
+    judge: Callable[[Outputs], None]
+    label: str
+    shape: tuple[int, int] = (7, 256)
+    shifts: Sequence[int] = ()
+    shared_bytes: int = 0
+
+    @property
+    def where(self) -> str:
+        """The launch in words."""
+        grid, block = self.shape
+        return f"{self.kernel}<<<{grid}, {block}>>>, {self.label}"
+
+    def call(self) -> dict[str, Any]:
+        """For the worker."""
+        shifts = list(self.shifts) or [0] * len(self.arguments)
+        return {
+            "kernel": self.kernel,
+            "arguments": self.arguments,
+            "shifts": shifts,
+            "grid": self.shape[0],
+            "block": self.shape[1],
+            "shared_bytes": self.shared_bytes,
+        }
+
+
+@dataclass
+class KernelRunner:
+    """Runs kernels of the solution under test. The `kernels` fixture."""
+
+    settings: Settings
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+    def judge(self, task: str, cases: Sequence[Case], mode: Mode = "fast") -> None:
+        """Launch all cases in a worker and judge each.
+
+        Raises what the first wrong case deserves: `Unimplemented`, `SolutionError` (it does not
+        compile, the worker died), `CheckFailed` (a fault or a wrong value), `SolutionTimeout`.
+        """
+        need_compiler()
+        device = self.settings.device if mode == "fast" else "cpu"
+        answer = self._call(
+            "launches",
+            task,
+            {"mode": mode, "device": device, "calls": [case.call() for case in cases]},
+        )
+        self.metrics["launches"] = self.metrics.get("launches", 0) + len(answer["outputs"])
+        try:
+            for case, outputs in zip(cases, answer["outputs"], strict=False):
+                try:
+                    case.judge(outputs)
+                except CheckFailed as failed:
+                    failed.message = f"{case.where}: {failed.message}"
+                    failed.args = (failed.message,)
+                    raise
+            if answer["fault"] is not None:
+                fault, case = answer["fault"], cases[len(answer["outputs"])]
+                metrics = {"fault": fault["kind"], "line": fault["line"]}
+                raise CheckFailed(
+                    f"{case.where}:\n{fault['text']}", cause=fault["cause"], metrics=metrics
+                )
+        except CheckFailed:
+            self._unimplemented(task, cases, answer)
+            raise
+
+    def speed(self, task: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Measure on the GPU, in a worker: what `drivers.kernels_speed:measure` returns."""
+        answer = self._call("measure", task, payload, module="kernels_speed", seconds=120.0)
+        return dict(answer)
+
+    def _call(
+        self,
+        function: str,
+        task: str,
+        payload: dict[str, Any],
+        module: str = "kernels",
+        seconds: float = 60.0,
+    ) -> Any:
+        payload = payload | {
+            "folder": str(self.settings.folder),
+            "file": self._file(task),
+            "cache": str(cache.cache_folder()),
+        }
+        if not (self.settings.folder / payload["file"]).is_file():
+            raise SolutionError(f"{payload['file']} is missing from {self.settings.folder}")
+        target = f"grader.checks.drivers.{module}:{function}"
+        if self.settings.in_process:
+            reply = call_in_process(target, payload, debug=self.settings.debug)
+        else:
+            reply = workers.server().call(target, payload, limits=Limits(wall_seconds=seconds))
+        if not reply.ok:
+            raise _not_ok(reply, task)
+        if reply.value.get("refused"):
+            raise SolutionError(
+                f"{payload['file']} does not compile:\n{reply.value['refused']}",
+                cause="the compiler's own message, with the line of your file",
+            )
+        return reply.value
+
+    def _file(self, task: str) -> str:
+        key = task.split(".")[0]
+        return next(f"{name}/kernels.cu" for name in FILES if name.split("_")[0] == key)
+
+    def _unimplemented(self, task: str, cases: Sequence[Case], answer: Any) -> None:
+        """A stub: its mark is still there, and no launch had any effect."""
+        text = (self.settings.folder / self._file(task)).read_text(errors="replace")
+        if f"TODO({task})" not in text:
+            return
+        fault = answer["fault"]
+        if fault is not None and fault["kind"] != "unwritten":
+            return
+        for case, outputs in zip(cases, answer["outputs"], strict=False):
+            names = [each.name for each in _contract(case.kernel).parameters]
+            for name, value in outputs.items():
+                before = case.arguments[names.index(name)]
+                if not isinstance(before, torch.Tensor) or not _equal(before, value):
+                    return
+        raise Unimplemented(f"{task} is not implemented yet")
+
+
+@pytest.fixture
+def kernels(settings: Settings, metrics: dict[str, Any]) -> KernelRunner:
+    """Runs kernels of the solution under test in workers."""
+    return KernelRunner(settings, metrics)
+
+
+def need_compiler() -> None:
+    """Skip the check when kernels cannot be built here; else build the kit's part now."""
+    try:
+        native.folder()
+    except (NoCompiler, native.NotBuilt) as problem:
+        pytest.skip(str(problem))
+
+
+def mixed(
+    dtype: torch.dtype, expected: torch.Tensor, scale: torch.Tensor, operations: int
+) -> dict[str, Any]:
+    """Arguments of `assert_close` for a result computed in float and rounded to `dtype` once.
+
+    expected, scale: float64; `operations` roundings in float32 of numbers that add up to `scale`.
+    """
+    if dtype == torch.float32:
+        return {"dtype": dtype, "operations": operations, "scale": scale}
+    within = scale * error_factor(torch.float32, operations)
+    whole = expected.abs() + within / error_factor(dtype, 1) + within
+    return {"dtype": dtype, "operations": 1, "scale": whole}
+
+
+def normal(rng: torch.Generator, *size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Normal random numbers, rounded to `dtype`."""
+    return torch.randn(*size, generator=rng).to(dtype)
+
+
+def suffix(dtype: torch.dtype) -> str:
+    """ "fp32" or "bf16", as in the names of kernels."""
+    return "fp32" if dtype == torch.float32 else "bf16"
+
+
+def _contract(kernel: str) -> Any:
+    return next(each for file in FILES.values() for each in file if each.name == kernel)
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(
+        a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8)
+    )
+
+
+def _not_ok(reply: Reply, task: str) -> CheckFailed | RuntimeError:
+    tail = f"\nIt printed:\n{reply.output[-800:].rstrip()}" if reply.output.strip() else ""
+    if reply.status == "timeout":
+        return SolutionTimeout(
+            f"{task} did not end: {reply.detail}{tail}",
+            cause="a loop that never ends, or threads that wait for a value nobody writes",
+        )
+    if reply.status == "raised" and reply.error is not None:
+        return RuntimeError(f"{reply.error.type}: {reply.error.message}\n{reply.error.traceback}")
+    return SolutionError(
+        f"{task} ended its process: {reply.detail}{tail}",
+        cause="memory that is not the kernel's own was written: see the check of memory accesses",
+    )
