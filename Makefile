@@ -3,6 +3,8 @@
 # make grade SOLUTION=reference   grade another folder   (JSON=FILE: write the results there too)
 # make test                       the kit's own tests; in a student's repository, grade and fail
 #                                 until every point is earned
+# make soak                       long repetitions of what must never fail
+# make bench                      measure   (BENCH=messages: only that)
 # make lint                       ruff and mypy
 # make assignments                make assignments/ from reference/
 
@@ -10,6 +12,7 @@ PYTHON   ?= python3
 SOLUTION ?= assignments
 WHAT     ?=
 JSON     ?=
+BENCH    ?=
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -24,7 +27,7 @@ EXTRAS     := $(if $(HAVE_TESTS),[test],)
 CHECK = $(BIN)/grader check $(WHAT) --solution '$(SOLUTION)' $(if $(JSON),--json '$(JSON)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade test lint assignments clean
+.PHONY: help setup grade test soak bench lint assignments clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p; s/^#  \( .*\)/ \1/p' Makefile
@@ -55,6 +58,12 @@ else
 test: $(STAMP)
 	@$(CHECK)
 endif
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest tests -m soak
+
+bench: $(STAMP)
+	@$(BIN)/python -m bench $(BENCH)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

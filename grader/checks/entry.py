@@ -16,9 +16,9 @@ import torch
 from grader.checks.context import RankContext
 from grader.checks.solution import SolutionFinder, install
 from grader.fabric import Finding, RankError, SimulationResult, current_runtime, region, simulate
+from grader.fabric.interception import shared_store
 from grader.fabric.record import Location
 from grader.fabric.record_io import record_to_columns
-from grader.fabric.simulate import shared_store
 
 Driver = Callable[[RankContext, Any], Any]
 
@@ -26,8 +26,9 @@ Driver = Callable[[RankContext, Any], Any]
 def simulated(payload: dict[str, Any]) -> dict[str, Any]:
     """Run `payload["driver"]` ("a1:broadcast") on every rank, once for each of the schedules.
 
-    payload: driver, folder, cache (a folder or None), inputs (one per rank), seed, schedules (list of None or numbers), p2p,
-    allow (list or None), compute, time_limit (seconds between communications), device.
+    payload: driver, folder, cache (a folder or None), inputs (one per rank), seed, schedules (list
+    of None or numbers), p2p, allow (list or None), compute, time_limit (seconds between
+    communications), device.
     Returns one dict per schedule: outputs, errors, findings, warnings, record (columns), seconds.
     """
     cache = payload.get("cache")

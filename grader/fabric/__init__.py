@@ -4,16 +4,11 @@
 it; the `Record` that it leaves is timed afterwards, on any cluster.
 """
 
+from grader.fabric.current import current_runtime, region
 from grader.fabric.findings import KINDS, Finding, SimulationAborted
+from grader.fabric.interception import register_backend
 from grader.fabric.record import Event, Location, Operation, Record
-from grader.fabric.simulate import (
-    RankError,
-    SimulationResult,
-    current_runtime,
-    region,
-    register_backend,
-    simulate,
-)
+from grader.fabric.simulate import RankError, SimulationResult, simulate
 
 __all__ = [
     "KINDS",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from grader.fabric.engine import Engine, Pending, describe
+from grader.fabric.engine import Engine, Pending
 from grader.fabric.findings import Finding, at, size_text
 from grader.fabric.threads import RankThread
+from grader.fabric.words import describe
 
 #: Positions of more ranks than this are summed up.
 SHOWN = 12

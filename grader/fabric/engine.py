@@ -19,8 +19,9 @@ import torch
 
 from grader.fabric import collectives
 from grader.fabric.collectives import CollectiveCall
-from grader.fabric.findings import Finding, FindingRaised, at, size_text
-from grader.fabric.record import Event, Location, Operation, Record
+from grader.fabric.findings import FindingRaised
+from grader.fabric.record import Event, Operation, Record
+from grader.fabric.words import collective_mismatch, describe, message_mismatch
 
 P2PMode = Literal["gloo", "nccl"]
 
@@ -95,6 +96,7 @@ class Engine:
         self.p2p = p2p
         self.allow = allow
         self.record = Record(world_size, events=[[] for _ in range(world_size)])
+        self.store: dict[str, bytes] = {}  # the keys and values that ranks share
         self.pending: list[dict[int, Pending]] = [{} for _ in range(world_size)]
         self._on_done = on_done
         self._groups: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -295,7 +297,7 @@ class Engine:
             or sent.dtype != received.dtype
             or sent.device != received.device
         ):
-            raise FindingRaised(_message_mismatch(sent, received))
+            raise FindingRaised(message_mismatch(sent, received))
         if received.peer < 0:
             received.peer = sent.rank
         receive.source = sent.rank
@@ -315,7 +317,7 @@ class Engine:
             assert other.call is not None
             difference = collectives.difference(other.call, call)
             if difference is not None:
-                raise FindingRaised(_collective_mismatch(other.operation, op, difference))
+                raise FindingRaised(collective_mismatch(other.operation, op, difference))
             break
         collective.arrived[op.rank] = pending
         ranks = self.record.groups[op.group]
@@ -328,7 +330,7 @@ class Engine:
         if problem is not None:
             a, b, text = problem
             raise FindingRaised(
-                _collective_mismatch(members[a].operation, members[b].operation, text)
+                collective_mismatch(members[a].operation, members[b].operation, text)
             )
         for member in members:
             member.operation.match = self._matches
@@ -376,60 +378,3 @@ class Engine:
             if candidate.kind == wanted and candidate.peer == op.rank and not other.done:
                 return candidate
         return None
-
-
-def describe(operation: Operation) -> str:
-    """An operation in words: "send of 4.0 KiB to rank 2"."""
-    size = f"{size_text(operation.nbytes)} ({_shape(operation)})"
-    if operation.kind == "send":
-        return f"send of {size} to rank {operation.peer}{_tag(operation)}"
-    if operation.kind == "recv":
-        source = f"rank {operation.peer}" if operation.peer >= 0 else "any rank"
-        return f"recv of {size} from {source}{_tag(operation)}"
-    if operation.kind == "barrier":
-        return "barrier"
-    root = f", root rank {operation.peer}" if operation.peer >= 0 else ""
-    return f"{operation.kind} of {size}{root}"
-
-
-def _tag(operation: Operation) -> str:
-    return f" with tag {operation.tag}" if operation.tag else ""
-
-
-def _shape(operation: Operation) -> str:
-    return f"{tuple(operation.shape)} {operation.dtype}"
-
-
-def _where(*operations: Operation) -> dict[int, Location]:
-    return {op.rank: op.location for op in operations if op.location is not None}
-
-
-def _message_mismatch(sent: Operation, received: Operation) -> Finding:
-    what = []
-    if sent.nbytes != received.nbytes:
-        what.append(f"{size_text(sent.nbytes)} sent, {size_text(received.nbytes)} expected")
-    if sent.dtype != received.dtype:
-        what.append(f"{sent.dtype} sent, {received.dtype} expected")
-    if sent.device != received.device:
-        what.append(f"sent from {sent.device}, received on {received.device}")
-    return Finding(
-        "message_mismatch",
-        f"sender and receiver disagree: {'; '.join(what)}.\n"
-        f"  rank {sent.rank} sends {_shape(sent)} to rank {received.rank}{at(sent.location)}\n"
-        f"  rank {received.rank} receives {_shape(received)} from rank {sent.rank}"
-        f"{at(received.location)}",
-        (received.rank, sent.rank),
-        _where(received, sent),
-        details={"sent": sent.nbytes, "expected": received.nbytes},
-    )
-
-
-def _collective_mismatch(first: Operation, second: Operation, difference: str) -> Finding:
-    return Finding(
-        "collective_mismatch",
-        f"ranks of one group call different collectives: {difference}.\n"
-        f"  rank {first.rank} calls {describe(first)}{at(first.location)}\n"
-        f"  rank {second.rank} calls {describe(second)}{at(second.location)}",
-        (second.rank, first.rank),
-        _where(second, first),
-    )

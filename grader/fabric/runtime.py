@@ -15,7 +15,7 @@ import torch
 
 from grader.fabric.collectives import CollectiveCall
 from grader.fabric.counting import Count
-from grader.fabric.engine import Engine, Pending, describe
+from grader.fabric.engine import Engine, Pending
 from grader.fabric.findings import Finding, FindingRaised, SimulationAborted, at
 from grader.fabric.location import called_by_user, user_location
 from grader.fabric.monitor import InFlight, Monitor
@@ -27,6 +27,7 @@ from grader.fabric.torch_internals import (
     pop_mode_if_top,
     push_mode,
 )
+from grader.fabric.words import describe
 
 if TYPE_CHECKING:
     from grader.fabric.store import SimStore

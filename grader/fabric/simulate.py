@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
+from grader.fabric.current import being, maybe_runtime
 from grader.fabric.diagnosis import deadlock, leftovers, positions
 from grader.fabric.engine import Engine, P2PMode
 from grader.fabric.findings import Finding, SimulationAborted, at
+from grader.fabric.interception import Interception
 from grader.fabric.isolation import Isolation, RankState
 from grader.fabric.location import traceback_location, user_location, user_stack, user_traceback
-from grader.fabric.process_group import SimProcessGroup
 from grader.fabric.record import Location, Record
-from grader.fabric.runtime import NOT_A_RANK, RankRuntime
-from grader.fabric.store import SimStore
+from grader.fabric.runtime import RankRuntime
 from grader.fabric.threads import RankThread, Scheduler, stack_of
 from grader.fabric.torch_internals import (
     RankWorld,
@@ -33,9 +30,6 @@ from grader.fabric.torch_internals import (
     release_groups,
     uninstall_world,
 )
-
-_runtimes: dict[int, RankRuntime] = {}  # by thread ident
-_shared_data: dict[int, dict[str, bytes]] = {}  # the store's, by id of the engine
 
 
 @dataclass(slots=True)
@@ -68,88 +62,6 @@ class SimulationResult:
     warnings: list[Finding] = field(default_factory=list)
 
 
-def current_runtime() -> RankRuntime:
-    """The calling rank. RuntimeError in a thread that is none (a side thread, say)."""
-    runtime = _runtimes.get(threading.get_ident())
-    if runtime is None:
-        raise RuntimeError(NOT_A_RANK)
-    return runtime
-
-
-@contextlib.contextmanager
-def region(counted: bool) -> Iterator[None]:
-    """Whether what the calling rank does inside belongs to the program under test."""
-    runtime = current_runtime()
-    before, runtime.region = runtime.region, counted
-    try:
-        yield
-    finally:
-        runtime.region = before
-
-
-class _Patches:
-    """`torch.distributed` and `time` as a rank sees them; other threads see the originals."""
-
-    def __init__(self, simulation: _Simulation) -> None:
-        self._stack = contextlib.ExitStack()
-        self._simulation = simulation
-
-    def _patch(self, name: str, make: Callable[[Any], Any], *owners: Any) -> None:
-        original = getattr(owners[0], name)
-        replacement = make(original)
-        for owner in owners:
-            before = getattr(owner, name)
-            setattr(owner, name, replacement)
-            self._stack.callback(setattr, owner, name, before)
-
-    def __enter__(self) -> None:
-        self._patch("batch_isend_irecv", _batched, dist, c10d)
-        self._patch("init_process_group", self._simulation.initializer, dist, c10d)
-        self._patch("new_group", self._simulation.grouper, dist, c10d)
-        self._patch("_get_default_group", _default_group, c10d)
-        self._patch("sleep", _sleeping, time)
-
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
-
-
-def _batched(original: Callable[..., Any]) -> Callable[..., Any]:
-    def batch_isend_irecv(p2p_op_list: list[dist.P2POp]) -> list[dist.Work]:
-        runtime = _runtimes.get(threading.get_ident())
-        if runtime is None or runtime.batch >= 0:
-            return original(p2p_op_list)  # type: ignore[no-any-return]
-        runtime.begin_batch()
-        try:
-            return original(p2p_op_list)  # type: ignore[no-any-return]
-        finally:
-            runtime.end_batch()
-
-    batch_isend_irecv.__doc__ = original.__doc__
-    return batch_isend_irecv
-
-
-def _default_group(original: Callable[[], Any]) -> Callable[[], Any]:
-    def _get_default_group() -> Any:
-        try:
-            return original()
-        except ValueError:
-            current_runtime()  # in a side thread this says what is really wrong
-            raise
-
-    return _get_default_group
-
-
-def _sleeping(original: Callable[[float], None]) -> Callable[[float], None]:
-    def sleep(seconds: float) -> None:
-        runtime = _runtimes.get(threading.get_ident())
-        if runtime is None:
-            original(seconds)
-        else:
-            runtime.scheduler.wait_until(runtime.thread, None, time.monotonic() + seconds)
-
-    return sleep
-
-
 class _RareCollection:
     """Let the cyclic garbage collector look less often: a record is large and holds no cycles."""
 
@@ -180,7 +92,6 @@ class _Simulation:
         self.findings: list[Finding] = []
         self.errors: dict[int, RankError] = {}
         self.returns: list[Any] = [None] * world_size
-        self.store: dict[str, bytes] = {}
         self.world: WorldByThread | None = None
         self.stopped = ""  # where the other ranks stood when one had raised
         self._switches = -1
@@ -195,24 +106,29 @@ class _Simulation:
         runtime = RankRuntime(
             thread.rank, self.engine, self.scheduler, thread, self.findings.append, self.compute
         )
-        _runtimes[threading.get_ident()] = runtime
         assert self.world is not None
         self.world.enter(RankWorld())
+        with being(runtime):
+            self._live(runtime, fn, arg, initialize)
+
+    def _live(
+        self, runtime: RankRuntime, fn: Callable[[int, Any], Any], arg: Any, initialize: bool
+    ) -> None:
+        rank = runtime.rank
         runtime.start()
         try:
             if initialize:
                 runtime.region = False
                 dist.init_process_group("sim")
                 runtime.region = True
-            self.returns[thread.rank] = fn(thread.rank, arg)
+            self.returns[rank] = fn(rank, arg)
         except SimulationAborted:
             raise
         except BaseException as error:
-            self._raised(thread.rank, error)
+            self._raised(rank, error)
         finally:
             runtime.stop()
             release_groups()
-            del _runtimes[threading.get_ident()]
 
     def _raised(self, rank: int, error: BaseException) -> None:
         message = str(error)
@@ -226,47 +142,6 @@ class _Simulation:
             user_traceback(error),
             tuple(base.__name__ for base in type(error).__mro__[1:-1]),
         )
-
-    def initializer(self, original: Callable[..., None]) -> Callable[..., None]:
-        """`init_process_group` for ranks: whatever backend is asked for, it is this cluster."""
-
-        def init_process_group(
-            backend: str | None = None,
-            init_method: str | None = None,
-            timeout: Any = None,
-            world_size: int = -1,
-            rank: int = -1,
-            store: Any = None,
-            *args: Any,
-            **kwargs: Any,
-        ) -> None:
-            runtime = _runtimes.get(threading.get_ident())
-            if runtime is None:
-                original(backend, init_method, timeout, world_size, rank, store, *args, **kwargs)
-                return
-            size = self.engine.world_size
-            for name, given, actual in (
-                ("world_size", world_size, size),
-                ("rank", rank, runtime.rank),
-            ):
-                if given not in (-1, actual):
-                    raise ValueError(f"{name}={given}, but this simulated rank has {actual}")
-            original("sim", store=shared_store(runtime), world_size=size, rank=runtime.rank)
-
-        init_process_group.__doc__ = original.__doc__
-        return init_process_group
-
-    def grouper(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`new_group` for ranks: whatever backend is asked for, it is this cluster."""
-
-        def new_group(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() in _runtimes:
-                args = (*args[:2], *(None for _ in args[2:4]), *args[4:])
-                kwargs = {k: v for k, v in kwargs.items() if k not in ("backend", "pg_options")}
-            return original(*args, **kwargs)
-
-        new_group.__doc__ = original.__doc__
-        return new_group
 
     # The end ----------------------------------------------------------------------------------
 
@@ -351,43 +226,6 @@ def _indent(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-def _store_use(runtime: RankRuntime, name: str) -> None:
-    allow = runtime.engine.allow
-    if runtime.region and allow is not None and "store" not in allow:
-        here = user_location()
-        runtime.fail(
-            Finding(
-                "forbidden_call",
-                f"rank {runtime.rank} used the store ({name}){at(here)}, which this task forbids: "
-                f"data travels in messages.",
-                (runtime.rank,),
-                {runtime.rank: here} if here is not None else {},
-                details={"call": f"store.{name}"},
-            )
-        )
-
-
-def shared_store(runtime: RankRuntime) -> SimStore:
-    """The store that the ranks of the run share, as this rank sees it."""
-    if runtime.store is None:
-        # Kept: C++ holds only its own half of a Python store, and fails once the other is gone.
-        runtime.store = SimStore(runtime, _shared_data[id(runtime.engine)], _store_use)
-    return runtime.store
-
-
-def _create_group(options: Any, _: Any) -> SimProcessGroup:
-    ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
-    return SimProcessGroup(current_runtime(), options.group_id, ranks)
-
-
-def register_backend() -> None:
-    """Make "sim" known to `torch.distributed`; done on import of the fabric."""
-    if "SIM" not in dist.Backend._plugins:
-        dist.Backend.register_backend(
-            "sim", _create_group, extended_api=True, devices=["cpu", "cuda"]
-        )
-
-
 def _environment(rank: int, world_size: int, base: dict[str, str]) -> dict[str, str]:
     size, number = str(world_size), str(rank)
     return base | {
@@ -432,7 +270,7 @@ def simulate(
     Raises ValueError for a world of no ranks, RuntimeError within a rank of another simulation.
     Faults of fn are in the result, never raised.
     """
-    if threading.get_ident() in _runtimes:
+    if maybe_runtime() is not None:
         raise RuntimeError("simulate() was called within a rank of a simulated cluster")
     if world_size < 1:
         raise ValueError(f"world_size must be at least 1, got {world_size}")
@@ -461,13 +299,11 @@ def simulate(
         simulation.body(thread, fn, arg, initialize)
 
     world = simulation.world = install_world()
-    _shared_data[id(simulation.engine)] = simulation.store
     complete = False
     try:
-        with _RareCollection(), Isolation(packages), _Patches(simulation):
+        with _RareCollection(), Isolation(packages), Interception():
             complete = simulation.scheduler.run(threads, body, simulation.tick)
     finally:
-        del _shared_data[id(simulation.engine)]
         uninstall_world(world)
     simulation.conclude(simulation.stopped)
     errors = [f for f in simulation.findings if f.severity == "error"]
