@@ -120,7 +120,8 @@ def count(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any)
         costs = _costs[func] = _has_cost(func)
     if not costs:
         return None
-    read = sum(t.numel() * t.element_size() for t in _tensors((*args, *kwargs.values())))
+    inputs = (*args, *(value for name, value in kwargs.items() if name != "out"))
+    read = sum(t.numel() * t.element_size() for t in _tensors(inputs))
     written = 0
     elements = 0
     for tensor in _tensors(result):

@@ -152,6 +152,8 @@ class Monitor(DispatchMode):  # type: ignore[no-untyped-call]
 
     on_conflict(operation, is_send, write): an access that must not be; it raises.
     on_compute: called with the `Count` of each operation that computes, when runs are timed.
+    unseen: buffers of operations whose futures were handed out, not touched since;
+    on_seen(operation): one of them is touched now.
     """
 
     def __init__(
@@ -159,9 +161,13 @@ class Monitor(DispatchMode):  # type: ignore[no-untyped-call]
         in_flight: InFlight,
         on_conflict: Callable[[Operation, bool, bool], None],
         on_compute: Callable[[Count], None] | None,
+        unseen: InFlight,
+        on_seen: Callable[[Operation], None],
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._in_flight = in_flight
+        self._unseen = unseen
+        self._on_seen = on_seen
         self._on_conflict = on_conflict
         self._on_compute = on_compute
 
@@ -174,7 +180,7 @@ class Monitor(DispatchMode):  # type: ignore[no-untyped-call]
             # A subclass such as DTensor unwraps itself first; its inner operations come here.
             return NotImplemented
         kwargs = kwargs or {}
-        if self._in_flight.by_storage:
+        if self._in_flight.by_storage or self._unseen.by_storage:
             access = _access.get(func)
             if access is None:
                 access = _access[func] = _Access(func)
@@ -187,10 +193,15 @@ class Monitor(DispatchMode):  # type: ignore[no-untyped-call]
                 self._on_compute(counted)
         return result
 
+    def _see(self, tensor: torch.Tensor) -> None:
+        while (touched := self._unseen.conflict(tensor, write=True)) is not None:
+            self._on_seen(touched[0])
+
     def _check(self, access: _Access, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for index, value in (*enumerate(args), *kwargs.items()):
             write = index in access.writes
             for tensor in _tensors(value):
+                self._see(tensor)
                 hit = self._in_flight.conflict(tensor, write)
                 if hit is not None:
                     self._on_conflict(*hit, write)

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from grader.fabric.buffers import dtype_name
 from grader.fabric.collectives import CollectiveCall
 from grader.fabric.engine import Pending
-from grader.fabric.runtime import RankRuntime, dtype_name
+from grader.fabric.runtime import RankRuntime
 from grader.fabric.torch_internals import BelowAutograd, NoDispatch, reduce_op_name
 from grader.fabric.work import AnySourceWork, SimWork
 

@@ -7,12 +7,12 @@ receives until it has waited, and what of its memory is in flight.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from grader.fabric.buffers import bits, dense_reduction, dtype_name, poison
 from grader.fabric.collectives import CollectiveCall
 from grader.fabric.counting import Count
 from grader.fabric.engine import Engine, Pending
@@ -66,9 +66,15 @@ class RankRuntime:
         self.batch_location: Location | None = None
         self._report = report
         self._in_flight = InFlight()
+        self._unseen = InFlight()
+        self._unseen_writes: dict[int, tuple[Pending, Tensors]] = {}
         self._compute = compute
         self._monitor = Monitor(
-            self._in_flight, self._on_conflict, self._on_compute if compute else None
+            self._in_flight,
+            self._on_conflict,
+            self._on_compute if compute else None,
+            self._unseen,
+            self._on_seen,
         )
         self._monitored = False
         self._buffers: dict[int, tuple[Tensors, Tensors]] = {}
@@ -85,6 +91,8 @@ class RankRuntime:
     def stop(self) -> None:
         """Called in the rank's thread after the program."""
         self._compute = False
+        for pending, _ in list(self._unseen_writes.values()):
+            self._on_seen(pending.operation)
         self._in_flight.by_storage.clear()
         self._unwatch()
 
@@ -120,6 +128,12 @@ class RankRuntime:
         )
         locations = {self.rank: here} if here is not None else {}
         self.fail(Finding(kind, message, (self.rank,), locations))
+
+    def _on_seen(self, operation: Operation) -> None:
+        pending, writes = self._unseen_writes.pop(operation.id)
+        for tensor in writes:
+            self._unseen.remove(operation, tensor)
+        self.engine.waiting(pending, self.region)
 
     def _on_compute(self, count: Count) -> None:
         self.engine.record.events[self.rank].append(
@@ -252,7 +266,7 @@ class RankRuntime:
 
     def _check(self, operation: Operation, reads: Tensors, writes: Tensors) -> None:
         for tensor in (*reads, *writes):
-            if not tensor.is_contiguous() and not _dense_reduction(operation, tensor):
+            if not tensor.is_contiguous() and not dense_reduction(operation, tensor):
                 self.fail(
                     Finding(
                         "non_contiguous",
@@ -264,6 +278,9 @@ class RankRuntime:
                         _locations(self.rank, operation.location),
                     )
                 )
+        for tensor in (*reads, *writes) if self._unseen.by_storage else ():
+            while (touched := self._unseen.conflict(tensor, write=True)) is not None:
+                self._on_seen(touched[0])
         if not self._in_flight.by_storage:
             return
         for tensors, write in ((reads, False), (writes, True)):
@@ -291,6 +308,27 @@ class RankRuntime:
             return
         self.check_thread()
         self.engine.waiting(pending, self.region)
+        self._take(pending)
+
+    def settle(self, pending: Pending) -> None:
+        """As `wait`, for native code that holds a future: it waits where it will, out of our sight.
+
+        In a run that is timed the rank's program notes the wait at the first operation that
+        touches the result, which is where it matters.
+        """
+        if pending.waited:
+            return
+        if not self._compute:
+            self.wait(pending)
+            return
+        self.check_thread()
+        _, writes = self._buffers[pending.operation.id]
+        self._take(pending)
+        self._unseen_writes[pending.operation.id] = (pending, writes)
+        for tensor in writes:
+            self._unseen.add(tensor, pending.operation, is_send=False)
+
+    def _take(self, pending: Pending) -> None:
         if not pending.done:
             self.scheduler.wait_for(self.thread, pending)
         elif self.scheduler.aborted:
@@ -325,9 +363,9 @@ class RankRuntime:
     def _compare(self, operation: Operation, sent: torch.Tensor, now: torch.Tensor) -> None:
         if sent.is_meta or sent.numel() == 0:
             return
-        if torch.equal(sent, now) or torch.equal(_bits(sent), _bits(now)):
+        if torch.equal(sent, now) or torch.equal(bits(sent), bits(now)):
             return
-        different = (_bits(sent) != _bits(now)).nonzero()
+        different = (bits(sent) != bits(now)).nonzero()
         index = int(different[0].item()) // max(1, sent.element_size())
         self.fail(
             Finding(
@@ -343,44 +381,3 @@ class RankRuntime:
 
 def _locations(rank: int, location: Location | None) -> dict[int, Location]:
     return {rank: location} if location is not None else {}
-
-
-def _dense_reduction(operation: Operation, tensor: torch.Tensor) -> bool:
-    """All-reduce and broadcast work in memory order: dense strides do, if all ranks agree."""
-    return operation.kind in ("all_reduce", "broadcast", "reduce") and _is_dense(tensor)
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-@lru_cache(maxsize=64)
-def dtype_name(dtype: torch.dtype) -> str:
-    """ "float32" for `torch.float32`."""
-    return str(dtype).removeprefix("torch.")
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    # A tensor of one element is contiguous whatever its stride says; a view asks for stride 1.
-    flat = tensor.detach().as_strided((tensor.numel(),), (1,), tensor.storage_offset())
-    return flat.view(torch.uint8)
-
-
-def poison(tensor: torch.Tensor) -> None:
-    """Fill a buffer with what nobody sends: NaN, or the smallest integer."""
-    if tensor.is_meta or tensor.numel() == 0:
-        return
-    dtype = tensor.dtype
-    if dtype.is_floating_point or dtype.is_complex:
-        tensor.fill_(float("nan"))
-    elif dtype is torch.bool:
-        tensor.fill_(True)
-    else:
-        tensor.fill_(torch.iinfo(dtype).min if dtype.is_signed else 0x55)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.fabric.cluster import LinkSpec, two_level
+from grader.fabric.cluster import LinkSpec, two_level, uniform
 from grader.fabric.cluster_file import read_cluster
 from grader.fabric.script import ScriptError, run_script
 from grader.fabric.trace import Trace
@@ -132,3 +132,15 @@ def test_cluster_files_that_describe_none(tmp_path: Path, text: str, message: st
 )
 def test_seconds_for_people(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
+
+
+def test_torchs_ddp_is_seen_to_overlap() -> None:
+    """Its native code waits on futures; the record has the wait where the result is used."""
+    result = run_script(SCRIPTS / "deep_ddp.py", 4)
+    assert not result.findings, result.findings[0].message
+    slow = uniform(4, latency=5e-6, bandwidth=50e9, flops=1e12, memory_bandwidth=1e12)
+    timed = Trace(result.record).on(slow)
+    assert timed.timeline.complete
+    communicating = timed.timeline.communicating(0)
+    assert timed.overlap(0) > 0.4 * communicating
+    assert timed.makespan < timed.timeline.computing(0) + communicating
