@@ -66,11 +66,13 @@ class KernelFile:
         block: Dim = 256,
         shared_bytes: int = 0,
         mode: Mode | None = None,
+        order: int = 0,
         timed: bool = False,
     ) -> float:
         """Launch `kernel` where its tensors are; on the CPU, wait for its end.
 
         arguments: in the prototype's order. shared_bytes: dynamic shared memory per block.
+        order: on the CPU, blocks and threads take turns in their natural order (0) or another.
         timed: wait for the end and return the seconds it took (0.0 on a GPU otherwise).
         Raises `ArgumentError`, `CompileError`, `NoCompiler`, `NotBuilt` or `KernelFault`.
         """
@@ -98,6 +100,7 @@ class KernelFile:
             grid=_three(grid),
             block=_three(block),
             shared_bytes=shared_bytes,
+            order=order,
             kinds=kinds,
             integers=integers,
             reals=reals,

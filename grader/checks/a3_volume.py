@@ -77,17 +77,21 @@ FORWARD_SECONDS = 2 * ROWS * WIDTH * WIDTH / FLOPS  # of one block
 
 
 def hides_all_reduces(trace: Trace, world: int, metrics: Metrics) -> None:
-    """On a cluster where a block's all-reduce takes as long as its backward, half is hidden."""
+    """On a cluster where a block's all-reduce takes as long as its backward, a third is hidden.
+
+    That much a solution reaches whose all-reduces are a reduce-scatter begun in backward and an
+    all-gather after it; waiting in backward hides nothing.
+    """
     ring_bytes = 2 * UNIT_BYTES * (world - 1) // world
     timed = trace.on(overlapping_cluster(world, 2 * FORWARD_SECONDS, ring_bytes))
     for rank in range(world):
         communicating = timed.timeline.communicating(rank)
         share = timed.overlap(rank) / communicating if communicating else 0.0
         metrics.setdefault("hidden_share", round(share, 3))
-        if share < 0.5:
+        if share < 1 / 3:
             raise CheckFailed(
                 f"rank {rank}: {share:.0%} of its {communicating * 1e9:.0f} virtual ns of "
-                f"communication lie behind computation, expected at least 50 %",
+                f"communication lie behind computation, expected at least a third",
                 cause="backward waits for the communication it begins: wait in "
                 "finish_gradient_synchronization()",
             )
@@ -302,18 +306,18 @@ def holds_little(
             raise CheckFailed(
                 f"a rank of {world} held {figures[moment]} bytes, expected at most {limit}: {what} "
                 f"(all parameters: {whole} bytes)",
-                cause=_memory_cause(moment, figures, whole),
+                cause=_memory_cause(moment, figures, whole, limits["forward"][0]),
             )
 
 
-def _memory_cause(moment: str, figures: Mapping[str, int], whole: int) -> str:
+def _memory_cause(moment: str, figures: Mapping[str, int], whole: int, forward: int) -> str:
     if moment == "constructed":
         if figures["constructed"] >= whole:
             return "nothing was sharded: every rank still holds all parameters"
         return "something beside the shards is kept"
-    if moment == "forward":
-        return "units are not freed after their forward, or all are gathered at once"
-    if moment == "after_forward":
+    if moment in ("forward", "after_forward"):
+        if figures["evaluation"] > forward:
+            return "units are not freed after their forward, or all are gathered at once"
         return (
             "whole parameters outlive forward: autograd keeps what it saved for backward; empty "
             "the storage, or gather again when it is asked for"

@@ -18,6 +18,8 @@ PAIR = (3, 1)
 
 IN_DISGUISE = "torch's own layer was extended; the task is to write what it does"
 
+_HEADS = ("query", "key", "value")
+
 #: Along which dimension a parameter is cut, by the end of its name; others are whole.
 CUTS: dict[str, Mapping[str, int]] = {
     "column": {"weight": 0, "bias": 0},
@@ -26,7 +28,9 @@ CUTS: dict[str, Mapping[str, int]] = {
     "norm": {},
     "mlp": {"up.weight": 0, "up.bias": 0, "down.weight": 1},
     "attention": {
-        **{f"{name}.{part}": 0 for name in ("query", "key", "value") for part in ("weight", "bias")},
+        **{
+            f"{name}.{part}": 0 for name in ("query", "key", "value") for part in ("weight", "bias")
+        },
         "output.weight": 1,
     },
 }
@@ -125,9 +129,7 @@ def layer_case(
     else:
         inputs = options.get("in_features") or options.get("hidden") or options["normalized_shape"]
         width = options.get("out_features") or inputs
-        xs = [
-            torch.randn(*lead, inputs, generator=rng, dtype=torch.float64) for _ in range(steps)
-        ]
+        xs = [torch.randn(*lead, inputs, generator=rng, dtype=torch.float64) for _ in range(steps)]
     gradients = [
         torch.randn(*lead, width, generator=rng, dtype=torch.float64) for _ in range(steps)
     ]

@@ -28,8 +28,9 @@ def shapes(of: Spec) -> dict[str, tuple[int, ...]]:
     if kind == "embedding":
         return {"weight": (o["num_embeddings"], o["embedding_dim"])}
     if kind == "norm":
-        width = (o["normalized_shape"],)
-        whole = {"weight": width} | ({"bias": width} if o.get("bias", True) else {})
+        whole: dict[str, tuple[int, ...]] = {"weight": (o["normalized_shape"],)}
+        if o.get("bias", True):
+            whole["bias"] = whole["weight"]
         return whole if o.get("elementwise_affine", True) else {}
     if kind == "linear":
         return _linear("", o["in_features"], o["out_features"], o.get("bias", True))
@@ -115,13 +116,16 @@ def _mlp(prefix: str, state: State, x: torch.Tensor) -> torch.Tensor:
     return _layer(f"{prefix}down", state, F.gelu(_layer(f"{prefix}up", state, x)))
 
 
+def _heads(x: torch.Tensor, head: int) -> torch.Tensor:
+    return x.view(*x.shape[:-1], -1, head).permute(1, 2, 0, 3)
+
+
 def _attention(
     prefix: str, o: Spec, state: State, x: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
     head = o.get("head_dim") or o["hidden"] // o["heads"]
     query, key, value = (
-        _layer(f"{prefix}{name}", state, x).unflatten(-1, (-1, head)).permute(1, 2, 0, 3)
-        for name in ("query", "key", "value")
+        _heads(_layer(f"{prefix}{name}", state, x), head) for name in ("query", "key", "value")
     )
     out, _ = attention(query, key, value, o.get("causal", True), mask, o.get("dropout", 0.0))
     return _layer(f"{prefix}output", state, out.permute(2, 0, 1, 3).flatten(2))

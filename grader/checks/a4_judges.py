@@ -26,10 +26,10 @@ def expect(
     dtype: torch.dtype = torch.float64,
     operations: int = OPERATIONS,
 ) -> None:
-    """`got` is `wanted` up to rounding relative to the largest element; suspects explain shapes too."""
+    """`got` is `wanted` up to rounding, relative to the largest element or 1."""
     if isinstance(got, torch.Tensor) and got.shape != wanted.shape:
         cause = next((why for other, why in suspects if other.shape == got.shape), cause)
-    largest = wanted.abs().max() if wanted.numel() else torch.zeros(())
+    largest = wanted.abs().max().clamp(min=1) if wanted.numel() else torch.ones(())
     assert_close(
         got, wanted, dtype=dtype, operations=operations, scale=largest.expand(wanted.shape),
         where=where, suspects=suspects, cause=cause,

@@ -24,7 +24,9 @@ def calls(trace: Trace, rank: int, begin: int, end: int) -> list[Operation]:
     ]
 
 
-def phases(trace: Trace, rank: int, marks: Sequence[int]) -> tuple[list[Operation], list[Operation]]:
+def phases(
+    trace: Trace, rank: int, marks: Sequence[int]
+) -> tuple[list[Operation], list[Operation]]:
     """Operations of forward and of backward."""
     return calls(trace, rank, marks[0], marks[1]), calls(trace, rank, marks[1], marks[2])
 

@@ -17,6 +17,7 @@ NOT_REFUSED = "a size that the ranks do not divide loses its remainder without a
 NO_REDUCE_BACKWARD = (
     "the rank's own part of the gradient only: f is missing before the layer (all-reduce backward)"
 )
+NOT_MASKED = "rows of other ranks' indices are not set to zero before the sum"
 NO_REDUCE_FORWARD = "the rank's own part of the sum only: g is missing after the layer"
 
 
@@ -87,7 +88,9 @@ def of_output(case: LayerCase, wanted: Step, number: int, place: int) -> Suspect
                 inside = (at >= 0) & (at < len(table))
                 at = at.clamp(0, len(table) - 1) if clamp else at.masked_fill(~inside, 0)
                 total += table[at]
-            suspects.append((total, "rows of other ranks' indices are not set to zero before the sum"))
+            suspects.append(
+                (total, "rows of other ranks' indices are not set to zero before the sum")
+            )
     return suspects
 
 

@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from grader.checks import workers
+from grader.checks.framework import Award
+from grader.checks.real_world import RealWorld
 from grader.checks.settings import Settings
+from grader.checks.throughput import Throughput
 from grader.checks.world import SimulatedCluster
 
 
@@ -25,6 +28,20 @@ def code_cache() -> Iterator[str]:
 def cluster(settings: Settings, metrics: dict[str, Any], code_cache: str) -> SimulatedCluster:
     """A simulated cluster that runs the solution under test in workers."""
     return SimulatedCluster(settings, metrics, code_cache)
+
+
+@pytest.fixture
+def real_world(settings: Settings, metrics: dict[str, Any], code_cache: str) -> RealWorld:
+    """Worlds of real processes that run the solution under test."""
+    return RealWorld(settings, metrics, code_cache)
+
+
+@pytest.fixture
+def throughput(
+    settings: Settings, metrics: dict[str, Any], award: Award, code_cache: str
+) -> Throughput:
+    """Times the solution under test against a baseline; gives points by the ratio."""
+    return Throughput(settings, metrics, award, code_cache)
 
 
 @pytest.fixture

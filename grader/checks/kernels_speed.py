@@ -14,9 +14,7 @@ FLOOR = 0.4  # of the copy bandwidth: nothing is earned up to here
 NBYTES = 512 << 20
 
 
-def judge_speed(
-    kernels: KernelRunner, award: Award, task: str, *names: str, full: float
-) -> None:
+def judge_speed(kernels: KernelRunner, award: Award, task: str, *names: str, full: float) -> None:
     """Award what the slowest of the kernels `names` deserves: all from `full` × copy bandwidth on.
 
     Skips without a GPU, or with --no-throughput.

@@ -118,7 +118,9 @@ def judge_pipeline(
             elif loss is not None:
                 raise CheckFailed(f"{where}: expected None where no loss is, got {loss}")
         for stage, gradients in answer["gradients"].items():
-            _judge_gradients(gradients, batch, int(stage), count, f"{where}, stage {stage}")
+            copies = [outputs[r]["gradients"].get(stage) for r in members if r != rank]
+            others = [copy for copy in copies if copy is not None]
+            _judge_gradients(gradients, batch, int(stage), count, f"{where}, stage {stage}", others)
 
 
 def _judge_loss(loss: Any, expected: float, count: int, where: str) -> None:
@@ -133,7 +135,12 @@ def _judge_loss(loss: Any, expected: float, count: int, where: str) -> None:
 
 
 def _judge_gradients(
-    gradients: dict[str, Any], batch: Batch, stage: int, count: int, where: str
+    gradients: dict[str, Any],
+    batch: Batch,
+    stage: int,
+    count: int,
+    where: str,
+    copies: Sequence[dict[str, Any]],
 ) -> None:
     largest = max(
         (float(g.abs().max()) for each in batch.gradients for g in each.values() if g is not None),
@@ -152,17 +159,29 @@ def _judge_gradients(
             raise CheckFailed(f"{here}: shape {tuple(got.shape)}, expected {expected.shape}")
         error = float((got - expected).abs().max())
         if not error <= TOLERANCE * largest:
-            norm = float((expected * expected).sum())
-            ratio = float((got * expected).sum()) / norm if norm else 0.0
-            parallel = float((got - ratio * expected).abs().max()) <= TOLERANCE * largest
             raise CheckFailed(
                 f"{here}: gradient differs from the unsplit model's by {error:.3g} "
                 f"(largest gradient {largest:.3g})",
-                cause=_factor(ratio, count)
-                if parallel
-                else "messages may have been mixed up: "
-                "the n-th send to a rank fills the n-th receive that it posted",
+                cause=_gradient_cause(
+                    got, expected, [copy[name] for copy in copies], TOLERANCE * largest, count
+                ),
             )
+
+
+def _gradient_cause(
+    got: torch.Tensor, expected: torch.Tensor, copies: Sequence[Any], bound: float, count: int
+) -> str | None:
+    same_form = [c for c in copies if isinstance(c, torch.Tensor) and c.shape == expected.shape]
+    if same_form and float((got + sum(same_form) - expected).abs().max()) <= bound:
+        return "the gradients of the two copies of the stage are not summed"
+    norm = float((expected * expected).sum())
+    ratio = float((got * expected).sum()) / norm if norm else 0.0
+    if float((got - ratio * expected).abs().max()) <= bound:
+        return _factor(ratio, count)
+    return (
+        "messages may have been mixed up: the n-th send to a rank fills the n-th receive that it "
+        "posted"
+    )
 
 
 def _factor(ratio: float, count: int) -> str | None:

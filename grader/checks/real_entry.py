@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from grader.checks.entry import plain
 from grader.checks.solution import SolutionFinder, install
 from grader.harness.throughput_rank import Step
 from grader.harness.worlds_rank import RealRank, current
@@ -86,7 +85,7 @@ def run(payload: dict[str, Any]) -> Any:
     context = _context(payload)
     torch.manual_seed(payload["seed"] + context.rank)
     inputs = moved(payload["inputs"], context.device)
-    return moved(plain(_driver(payload["driver"])(context, inputs)), "cpu")
+    return _data(_driver(payload["driver"])(context, inputs))
 
 
 def prepare(payload: dict[str, Any], buffers: Buffers) -> Step:
@@ -99,6 +98,33 @@ def prepare(payload: dict[str, Any], buffers: Buffers) -> Step:
     given = moved(payload["given"], context.device)
     step: Step = _driver(payload["driver"])(context, given, buffers)
     return step
+
+
+def deliver(buffer: torch.Tensor, result: Any, what: str) -> None:
+    """Copy what the student's code returned into the examiner's buffer, within the timed step.
+
+    Raises TypeError for anything but a plain tensor (what a subclass holds may be made when
+    somebody looks), ValueError for another shape or dtype than the buffer's.
+    """
+    if type(result) not in (torch.Tensor, torch.nn.Parameter):
+        raise TypeError(f"{what} is a {type(result).__qualname__}; expected a plain torch.Tensor")
+    if result.shape != buffer.shape or result.dtype != buffer.dtype:
+        raise ValueError(
+            f"{what} has shape {tuple(result.shape)} and dtype {result.dtype}; expected "
+            f"{tuple(buffer.shape)} and {buffer.dtype}"
+        )
+    buffer.copy_(result.detach())
+
+
+def _data(value: Any) -> Any:
+    """What goes back: detached, on the host; everything else is judged by the codec."""
+    if isinstance(value, torch.Tensor):
+        return value.detach() if value.is_meta else value.detach().cpu()
+    if isinstance(value, dict):
+        return {key: _data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_data(item) for item in value)
+    return value
 
 
 def moved(value: Any, device: str) -> Any:

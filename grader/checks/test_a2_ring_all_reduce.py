@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import pytest
 import torch
 
 from grader.checks import a2_volume as volume
@@ -25,12 +24,12 @@ from grader.checks.a2_cases import (
     op_refusals,
     reduce_scatter_case,
 )
+from grader.checks.a2_throughput import keeps_up
 from grader.checks.a2_volume import Run
 from grader.checks.causes import Bench, Case
 from grader.checks.framework import check
+from grader.checks.throughput import Plan, Throughput
 from grader.checks.world import SimulatedCluster
-
-NO_THROUGHPUT = "throughput is not measured by this version"
 
 #: Nodes of the two-level checks, by the global ranks of their places.
 NODES: tuple[tuple[tuple[int, ...], ...], ...] = (
@@ -215,8 +214,8 @@ def test_ring_rounds(cluster: Cluster, rng: Rng, metrics: Metrics) -> None:
 
 
 @check("a2.ring_all_reduce", 6.5, "keeps up with the library's all-reduce")
-def test_ring_throughput() -> None:
-    pytest.skip(NO_THROUGHPUT)
+def test_ring_throughput(throughput: Throughput) -> None:
+    keeps_up(throughput, "a2.ring_all_reduce", Plan(floor=0.35, full=0.7))
 
 
 @check("a2.pipelined_ring_all_reduce", 2.5, "reduces on every rank, whatever the segments")
@@ -278,8 +277,8 @@ def test_pipelined_overlap(cluster: Cluster, rng: Rng, metrics: Metrics) -> None
 
 
 @check("a2.pipelined_ring_all_reduce", 3, "keeps up with the library's all-reduce")
-def test_pipelined_throughput() -> None:
-    pytest.skip(NO_THROUGHPUT)
+def test_pipelined_throughput(throughput: Throughput) -> None:
+    keeps_up(throughput, "a2.pipelined_ring_all_reduce", Plan(floor=0.35, full=0.7))
 
 
 @check("a2.halving_doubling_all_reduce", 4, "reduces on every rank")

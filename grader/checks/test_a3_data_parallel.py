@@ -111,7 +111,7 @@ def test_ddp_odd_parameters(cluster: Cluster, rng: Rng) -> None:
     small = training(
         rng, ODD, 3, steps=3, branches=["left", "right", ""], options={"bucket_bytes": 300}
     )
-    trains(cluster, DDP, [*odd_parameters(rng), small], schedules=2)
+    trains(cluster, DDP, [*odd_parameters(rng), small])
 
 
 @check(f"a3.{DDP}", 3, "accumulates under no_sync, and sends nothing meanwhile")
@@ -203,7 +203,7 @@ def test_server_curves(cluster: Cluster, rng: Rng) -> None:
         training(rng, MLP, 3, options={"server": 2}),
         training(rng, MLP, 4, (3, 0, 2), label="server 1", options={"server": 1}),
     ]
-    trains(cluster, SERVER, [*curves(rng), *others], schedules=2)
+    trains(cluster, SERVER, [*curves(rng), *others])
 
 
 @check(f"a3.{SERVER}", 1, "starts from the first rank's parameters and buffers")
@@ -258,7 +258,7 @@ def test_optimizer_steps(cluster: Cluster, rng: Rng) -> None:
         make(MLP, 2, spec=ADAMW, steps=2, events=[{"closure": True}, {}]),
         make(MLP, 2, spec=ADAMW | {"class": "torch.optim.AdamW"}, steps=2),
     ]
-    optimizer.steps_alike(cluster, cases, schedules=2)
+    optimizer.steps_alike(cluster, cases)
 
 
 @check("a3.ShardedOptimizer", 5, "keeps the states of its share only, and shares alike")

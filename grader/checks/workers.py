@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 DRIVERS = Path(__file__).parent / "drivers"
 PRELOAD: tuple[str, ...] = (
     "grader.checks.entry",
+    "grader.checks.real_entry",
     *(f"grader.checks.drivers.{file.stem}" for file in sorted(DRIVERS.glob("[a-z]*.py"))),
 )
 

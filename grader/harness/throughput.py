@@ -46,6 +46,7 @@ class Problem:
     expect: Callable[[Inputs], Any]
     differs: Callable[[Any, Inputs], str | None]
     least_nbytes: int = 0
+    count: Callable[[Any, Inputs], int] | None = None
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,8 @@ def _look(
             expected = problem.expect(inputs)
             turns: dict[str, Turn] = {}
             for world in (ours, theirs) if pair % 2 else (theirs, ours):
-                turn = _one(world, inputs)
+                fill(world, inputs)
+                turn = world.step()
                 turns[world.contender.name] = turn
                 wrong = problem.differs(expected, world.tensors)
                 if wrong is not None and world is theirs:
@@ -222,7 +224,8 @@ def _of_ours(
         raise RuntimeError(f"the baseline of this measurement failed: {failed}") from failed
 
 
-def _one(world: TimedWorld, inputs: Inputs) -> Turn:
+def fill(world: TimedWorld, inputs: Inputs) -> None:
+    """Write inputs into the buffers of a world that stands still; NaN where results are to come."""
     for tensors, given in zip(world.tensors, inputs, strict=True):
         for name, tensor in tensors.items():
             if name in given:
@@ -231,7 +234,6 @@ def _one(world: TimedWorld, inputs: Inputs) -> Turn:
                 tensor.fill_(math.nan)
             else:
                 tensor.fill_(1)
-    return world.step()
 
 
 def _too_little(turn: Turn, problem: Problem) -> str | None:

@@ -70,9 +70,10 @@ def serve(payload: dict[str, Any]) -> dict[str, Any]:
     cold = None if synchronize is None else torch.empty(_COLD_NBYTES // 4, device=rank.device)
     with socket.socket(fileno=LINE_FD) as line:
         line.send(DONE)
-        while (order := line.recv(1)) not in (QUIT, b""):
-            if order == RUN:
-                step()
+        while (order := line.recv(16)) not in (QUIT, b""):
+            if order.startswith(RUN):
+                for _ in range(int(order[1:])):
+                    step()
             elif order == LOAD:
                 for name, tensor in buffers.items():
                     tensor.copy_(host[name])

@@ -188,8 +188,8 @@ class TimedWorld:
 
     # -- what the examiner does
 
-    def step(self) -> Turn:
-        """Run one step on what the buffers hold and stop the world again.
+    def step(self, repeats: int = 1) -> Turn:
+        """Run one step (or several in a row) on what the buffers hold and stop the world again.
 
         Raises `WorldFailed`; TimeoutError when it cannot be stopped.
         """
@@ -201,7 +201,7 @@ class TimedWorld:
         for call in self.world.calls:
             call.looks = False
         before = clocks.loopback_nbytes()
-        self._order(RUN)  # it waits in the lines: nobody reads before the clock runs
+        self._order(RUN + str(repeats).encode())  # it waits in the lines: nobody reads before the clock runs
         began = clocks.now()
         clocks.resume(pids)
         self._await(self._limits.wall_seconds)

@@ -95,6 +95,7 @@ Outcome CpuModule::launch(const Launch& launch, bool) {
         plain.block[i] = launch.block.at(static_cast<std::size_t>(i));
     }
     plain.shared_bytes = launch.shared_bytes;
+    plain.order = launch.order;
     plain.arguments = static_cast<std::int32_t>(which.size());
     plain.values = arguments.pointers();
     plain.buffer = which.data();

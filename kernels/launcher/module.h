@@ -21,6 +21,7 @@ struct Launch {
     std::string kernel;
     std::vector<std::uint32_t> grid, block;  // x, y, z
     std::uint32_t shared_bytes;
+    std::uint32_t order;  // of the simulated blocks and threads; 0: the natural one
     std::string kinds;                // per argument: p, i or f
     std::vector<std::int64_t> integers;  // per argument: the integer, or the index of its buffer
     std::vector<double> reals;        // per argument

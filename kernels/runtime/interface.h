@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIMT_INTERFACE_VERSION 1
+#define SIMT_INTERFACE_VERSION 2
 
 enum SimtRole { SIMT_ROLE_IN, SIMT_ROLE_OUT, SIMT_ROLE_INOUT };
 
@@ -21,6 +21,7 @@ struct SimtLaunch {
     int32_t entry;  // index into simt_entries
     uint32_t grid[3], block[3];
     uint32_t shared_bytes;
+    uint32_t order;  // 0: blocks and threads take turns in their order; else another one for each
     int32_t arguments;
     void** values;           // per argument, where its value lies
     const int32_t* buffer;   // per argument, the buffer it points to, or -1

@@ -67,6 +67,21 @@ void resume(Thread* thread) {
     }
 }
 
+// A step that visits all of 0 … n - 1 before it comes back to where it began: 1, or, for an order
+// other than the natural one, some number without a common divisor with n.
+uint64_t visiting_step(uint64_t n, uint32_t order) {
+    if (order == 0 || n < 3) return 1;
+    for (uint64_t step = n / 3 + order % 16 + 1;; step++) {
+        uint64_t a = step % n, b = n;
+        while (a != 0) {
+            uint64_t rest = b % a;
+            b = a;
+            a = rest;
+        }
+        if (b == 1) return step % n;
+    }
+}
+
 void run_block() {
     Machine& m = machine;
     m.alive = m.threads;
@@ -87,12 +102,17 @@ void run_block() {
     memory_begin_block();
     while (m.alive > 0) {
         bool progressed = false;
-        for (int first = 0; first < m.threads; first += kWarp) {
-            int end = first + kWarp < m.threads ? first + kWarp : m.threads;
+        int warps = (m.threads + kWarp - 1) / kWarp;
+        for (int turn = 0; turn < warps; turn++) {
+            // With another order: the last warp first, and lanes by leaps.
+            int first = (m.launch->order == 0 ? turn : warps - 1 - turn) * kWarp;
+            int count = first + kWarp < m.threads ? kWarp : m.threads - first;
+            int leap = (int)visiting_step((uint64_t)count, m.launch->order);
             // Long enough to come from one barrier to the next; threads that spin take turns.
             for (int sweep = 0; sweep < 256; sweep++) {
                 bool ran = false;
-                for (int i = first; i < end; i++) {
+                for (int at = 0; at < count; at++) {
+                    int i = first + at * leap % count;
                     if (m.thread[i].state != State::kReady) continue;
                     resume(&m.thread[i]);
                     if (m.failed) return;
@@ -295,16 +315,19 @@ __attribute__((visibility("default"))) int simt_launch(const SimtLaunch* launch,
         simt::free_stack[simt::free_stacks++] = simt::stacks + simt::kStack * i;
     for (int i = 0; i < simt::kMaxThreads; i++) m.thread[i].stack = nullptr;
 
+    uint64_t blocks = (uint64_t)m.grid.x * m.grid.y * m.grid.z;
+    m.block_stride = simt::visiting_step(blocks, launch->order);
+    m.block_number = 0;
     simt::memory_begin_launch();
     simt::install_handlers();
     if (setjmp(simt::scheduler_jump) == 0) {
-        m.block_number = 0;
-        for (unsigned z = 0; z < m.grid.z && !m.failed; z++)
-            for (unsigned y = 0; y < m.grid.y && !m.failed; y++)
-                for (unsigned x = 0; x < m.grid.x && !m.failed; x++, m.block_number++) {
-                    m.block_index = uint3{x, y, z};
-                    simt::run_block();
-                }
+        for (uint64_t turn = 0; turn < blocks && !m.failed; turn++) {
+            uint64_t number = m.block_number, row = number / m.grid.x;
+            m.block_index = uint3{(unsigned)(number % m.grid.x), (unsigned)(row % m.grid.y),
+                                  (unsigned)(row / m.grid.y)};
+            simt::run_block();
+            m.block_number = (number + m.block_stride) % blocks;
+        }
     }
     simt::restore_handlers();
     simt::memory_end_launch(!m.failed);

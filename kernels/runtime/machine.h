@@ -60,6 +60,7 @@ struct Machine {
     uint3 block_index;
     uint64_t block_number;
     int threads;
+    uint64_t block_stride;  // between blocks that follow each other in time
     int alive;
     int at_barrier;
     SimtBarrier barrier_kind;

@@ -53,7 +53,10 @@ int shareds;
 char *shared_low, *shared_high;
 
 // Start times of the blocks so far, to name the block of an old access.
-uint32_t* block_starts;
+struct BlockStart {
+    uint32_t time;
+    uint64_t number;
+}* block_starts;
 size_t blocks_started, block_capacity;
 
 struct PendingRead {
@@ -114,10 +117,10 @@ uint64_t block_of(uint32_t time) {
     size_t low = 0, high = blocks_started;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
-        if (block_starts[middle] <= time) low = middle;
+        if (block_starts[middle].time <= time) low = middle;
         else high = middle;
     }
-    return low;
+    return block_starts[low].number;
 }
 
 // Whether an earlier access may have happened at the same time as one of the running thread.
@@ -361,10 +364,10 @@ void memory_begin_block() {
     if (!machine.checked) return;
     if (blocks_started == block_capacity) {
         block_capacity = block_capacity == 0 ? 1024 : 2 * block_capacity;
-        block_starts = (uint32_t*)realloc(block_starts, block_capacity * sizeof(uint32_t));
+        block_starts = (BlockStart*)realloc(block_starts, block_capacity * sizeof(BlockStart));
         if (block_starts == nullptr) abort();
     }
-    block_starts[blocks_started++] = machine.block_start;
+    block_starts[blocks_started++] = {machine.block_start, machine.block_number};
 }
 
 void memory_note_fault() {

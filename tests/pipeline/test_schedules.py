@@ -83,6 +83,22 @@ def test_dualpipe_of_eight_ranks_and_twenty_micro_batches() -> None:
     assert timelines[0].peaks == [9] * 8
 
 
+@pytest.mark.parametrize("costs", COSTS)
+def test_dualpipe_that_knows_the_costs_is_no_slower_and_no_larger(
+    costs: tuple[float, ...],
+) -> None:
+    for p, m in ((2, 4), (4, 8), (8, 20)):
+        schedule = dualpipe_schedule(p, m, costs)
+        validate(schedule, p, m, LINEUP["dualpipe"].placement(p, m))
+        timeline = time_schedule(schedule, costs)
+        assert timeline.makespan <= time_schedule(dualpipe_schedule(p, m), costs).makespan
+        assert max(timeline.peaks) <= p + 1
+
+
+def test_dualpipe_that_knows_the_costs_can_be_faster() -> None:
+    assert time_schedule(dualpipe_schedule(8, 20, COSTS[0]), COSTS[0]).makespan == 63
+
+
 @pytest.mark.parametrize(
     ("ranks", "microbatches"), [(3, 12), (1, 2), (0, 2), (4, 9), (4, 6), (8, 14)]
 )

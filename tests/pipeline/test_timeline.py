@@ -99,7 +99,7 @@ def test_text_is_read_back() -> None:
 
 
 def test_what_is_no_step_is_named() -> None:
-    with pytest.raises(ValueError, match="line 2, step 1: 'X0.0'"):
+    with pytest.raises(ValueError, match=r"line 2, step 1: 'X0\.0'"):
         parse_schedule("F0.0\nX0.0")
 
 

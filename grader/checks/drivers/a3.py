@@ -300,7 +300,8 @@ def fully_sharded_memory(ctx: RankContext, inputs: dict[str, Any]) -> Any:
     """Live bytes of this rank through two training steps, the second of which is measured.
 
     The same step of the plain model, without communication, says what activations take.
-    Answers: bytes as `constructed`, `forward` (peak), `after_forward`, `backward` (peak), `between`
+    Answers: bytes as `constructed`, `evaluation` (peak of a forward without
+    gradients), `forward` (peak), `after_forward`, `backward` (peak), `between`
     (after finish), and of the plain model `plain_forward`, `plain_backward` (without its parameters
     and gradients).
     """
@@ -324,6 +325,10 @@ def fully_sharded_memory(ctx: RankContext, inputs: dict[str, Any]) -> Any:
     del model
     gc.collect()
     figures["constructed"] = watch.live()
+    with region(False), torch.no_grad():
+        watch.restart()
+        wrapper(batch[0])
+        figures["evaluation"] = watch.peak
     for measured in (False, True):
         for parameter in wrapper.parameters():
             parameter.grad = None

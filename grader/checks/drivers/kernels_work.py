@@ -104,9 +104,7 @@ def _cross_entropy(
     return logits, torch.randint(vocab, (2 * tokens,), device=device)
 
 
-def _cross_entropy_forward(
-    kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str
-) -> Work:
+def _cross_entropy_forward(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
     logits, target = _cross_entropy(kernels, dtype, nbytes, device)
 
     def agree() -> bool:
@@ -121,9 +119,7 @@ def _cross_entropy_forward(
     )
 
 
-def _cross_entropy_backward(
-    kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str
-) -> Work:
+def _cross_entropy_backward(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
     logits, target = _cross_entropy(kernels, dtype, nbytes // 2, device)
     lse, grad = logits.float().logsumexp(-1), torch.randn(len(target), device=device)
     log_softmax = F.log_softmax(logits, -1)

@@ -7,7 +7,7 @@ TASK = "a7.run_dualpipe"
 EXPECT = {
     "status": "failed",
     "check": "gives the loss and gradients",
-    "cause": "messages may have been mixed up",
+    "cause": "the gradients of the two copies of the stage are not summed",
 }
 
 
