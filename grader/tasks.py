@@ -121,7 +121,7 @@ COURSE: tuple[Assignment, ...] = (
         ("ddp", "DistributedDataParallel", 32, "gradients averaged as backward makes them"),
         ("parameter_server", "ParameterServerDataParallel", 12, "the same through one server"),
         ("zero", "ShardedOptimizer", 20, "ZeRO-1: optimizer states in shares"),
-        ("zero", "FullyShardedDataParallel", 26, "ZeRO-3: parameters in shares"),
+        ("fsdp", "FullyShardedDataParallel", 26, "ZeRO-3: parameters in shares"),
     ),
     _assignment(
         "a4_tensor_parallel",

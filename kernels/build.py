@@ -19,8 +19,9 @@ _COMMON = (
 ).split()
 _GCC = "-fno-extern-tls-init -fno-gnu-unique -fmax-errors=4 -fdiagnostics-color=never".split()
 _CLANG = "-ferror-limit=4 -fno-color-diagnostics".split()
-_FAST = ["-O2", "-g1"]
-_CHECKED = ["-O1", "-g"]
+# DWARF 4: binutils of Debian 12 takes some lines of `#line` files for the unit's in DWARF 5.
+_FAST = ["-O2", "-g1", "-gdwarf-4"]
+_CHECKED = ["-O1", "-g", "-gdwarf-4"]
 _LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _DYNAMIC = "simt_dynamic_shared"
 

@@ -46,6 +46,8 @@ def thread_local_symbols(path: Path) -> list[Symbol]:
 
 def plain_name(symbol: str) -> str:
     """The variable's own name: "tile" of `_ZZ6kernelE4tile` and of `tile.0`."""
+    if symbol.startswith("_ZGV"):  # the compiler's guard of a variable
+        return symbol
     if symbol.startswith("_ZZ"):
         # The local name stands after the last E, as <length><name>.
         for match in re.finditer(r"E(\d+)", symbol):

@@ -62,51 +62,52 @@ class KernelFault(Exception):
 
 def describe(fault: Any, kernel: str, library: Path) -> KernelFault:
     """The fault that the launcher reported, with program counters turned into lines."""
-    places = [(place.file, place.line) for place in fault.places]
-    counters = [place.pc for place in fault.places]
-    wanted = [pc for pc in counters if pc]
-    lines = dict(zip(wanted, source_lines(library, wanted), strict=True))
-    places = [lines.get(pc, place) for pc, place in zip(counters, places, strict=True)]
-    kind = KINDS[fault.kind]
+    chains = [
+        call_chain(library, place.pc) if place.pc else [(place.file, place.line)]
+        for place in fault.places
+    ]
+    text = fault.message
+    for i, chain in enumerate(chains):
+        text = text.replace(f"{{{i}}}", _place(chain))
     return KernelFault(
-        kind,
+        KINDS[fault.kind],
         kernel,
-        fault.message.replace("{0}", _place(*places[0])).replace("{1}", _place(*places[1])),
+        text,
         tuple(fault.block) if fault.has_thread else None,
         tuple(fault.thread) if fault.has_thread else None,
-        places[0][0],
-        places[0][1],
-        places[1][1],
+        chains[0][0][0],
+        chains[0][0][1],
+        chains[1][0][1],
     )
 
 
-def _place(file: str, line: int) -> str:
-    return f"{Path(file).name}:{line}" if file else "an unknown line"
+def _place(chain: list[tuple[str, int]]) -> str:
+    """ "kernels.cu:12 (called from kernels.cu:30)"."""
+    file, line = chain[0]
+    if not file:
+        return "an unknown line"
+    place = f"{Path(file).name}:{line}"
+    callers = [f"{Path(file).name}:{line}" for file, line in chain[1:3]]
+    return f"{place} (called from {', '.join(callers)})" if callers else place
 
 
-def source_lines(library: Path, counters: list[int]) -> list[tuple[str, int]]:
-    """(file, line) of each program counter: the innermost one outside the kit's own headers."""
-    if not counters:
-        return []
+def call_chain(library: Path, counter: int) -> list[tuple[str, int]]:
+    """(file, line) of a program counter, then of the calls that were inlined around it.
+
+    The kit's own headers are left out. [("", 0)] when it cannot be known.
+    """
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if tool is None:
-        return [("", 0)] * len(counters)
-    result = []
-    for counter in counters:
-        command = [tool, "-e", str(library), "-i", hex(counter)]
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-        result.append(_innermost(told.stdout))
-    return result
-
-
-def _innermost(text: str) -> tuple[str, int]:
+        return [("", 0)]
+    command = [tool, "-e", str(library), "-i", hex(counter)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     places = []
-    for line in text.splitlines():
+    for line in told.stdout.splitlines():
         match = re.match(r"(.+):(\d+)", line)
         if match is not None and match[1] != "??":
             places.append((match[1], int(match[2])))
-    ours = str(Path(__file__).parent / "include")
-    for file, number in places:
-        if not file.startswith(ours) and "/kernels/include/" not in file:
-            return file, number
-    return places[0] if places else ("", 0)
+    own = [place for place in places if _INCLUDE not in place[0] and "launched" not in place[0]]
+    return own or places or [("", 0)]
+
+
+_INCLUDE = "/kernels/include/"

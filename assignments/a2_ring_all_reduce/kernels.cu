@@ -4,7 +4,7 @@
 //   grader check a2.reduce_add                             (on the CPU too, without a GPU)
 //
 // dst, src: n elements, float or bfloat16, not overlapping; bfloat16 is added in float and rounded
-// once. Any n (also 0), any alignment that the type allows, any grid, blocks of 32, 64, … 1024
+// once. Any n (also 0), any alignment that the type allows, any grid, blocks of 32, 64, … 512
 // threads. The operation moves 3 n elements and computes almost nothing: only memory counts.
 #include <cuda_bf16.h>
 #include <cstdint>

@@ -123,24 +123,25 @@ def _label(step: Step, pale: int) -> str:
 
 
 def _cell(step: Step, x: float, y: int, w: float, pale: int) -> list[str]:
-    box = (
-        f'x="{x:.2f}" y="{y}" width="{w:.2f}" height="{_ROW - 2}" stroke="#333" stroke-width="0.6"'
-    )
-    if not isinstance(step, Overlapped):
-        return [f"<rect {box} {_fill(step, pale)}/>", _number(step, x + w / 2, y + 16)]
     h = _ROW - 2
+    box = f'x="{x:.2f}" y="{y}" width="{w:.2f}" height="{h}" stroke="#333" stroke-width="0.6"'
+    if not isinstance(step, Overlapped):
+        return [f'<rect {box} fill="{_fill(step, pale)}"/>', _number(step, x + w / 2, y + 16)]
     return [
-        f"<rect {box} {_fill(step.backward, pale)}/>",
+        f'<rect {box} fill="{_fill(step.backward, pale)}"/>',
         f'<polygon points="{x:.2f},{y} {x + w:.2f},{y} {x:.2f},{y + h}" '
-        f"{_fill(step.forward, pale)}/>",
+        f'fill="{_fill(step.forward, pale)}"/>',
         _number(step.forward, x + w / 4, y + 12),
         _number(step.backward, x + 3 * w / 4, y + 20),
     ]
 
 
 def _fill(action: Action, pale: int) -> str:
-    opacity = ' fill-opacity="0.55"' if action.stage >= pale else ""
-    return f'fill="{COLOURS[action.kind]}"{opacity}'
+    colour = COLOURS[action.kind]
+    if action.stage < pale:
+        return colour
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{(part + 255) // 2:02x}" for part in parts)
 
 
 def _number(action: Action, x: float, y: int) -> str:

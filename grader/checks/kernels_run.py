@@ -188,6 +188,20 @@ def normal(rng: torch.Generator, *size: int, dtype: torch.dtype = torch.float32)
     return torch.randn(*size, generator=rng).to(dtype)
 
 
+def left_out(
+    got: torch.Tensor | None, before: torch.Tensor, expected: torch.Tensor
+) -> tuple[torch.Tensor, str]:
+    """A suspect for `assert_close`: every wrong element is as it was before the launch."""
+    if got is None or got.shape != before.shape:
+        return before.double(), "the kernel had no effect"
+    same = got == before
+    return (
+        torch.where(same, before.double(), expected.double()),
+        f"{int(same.sum())} elements are left out: the tail is missing, or there are fewer threads "
+        "than elements and the loop over the grid is",
+    )
+
+
 def suffix(dtype: torch.dtype) -> str:
     """ "fp32" or "bf16", as in the names of kernels."""
     return "fp32" if dtype == torch.float32 else "bf16"

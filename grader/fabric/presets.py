@@ -8,24 +8,25 @@ Sources, by the marks used below:
 
 [NVLink]  NVIDIA's whitepapers: A100 12 × 25, H100 18 × 25, B200 18 × 50 GB/s per direction.
 [PCIe]    PCI Express Base Specification 4.0: 16 lanes × 16 GT/s × 128/130 ÷ 8 = 31.5 GB/s.
-[IB]      InfiniBand Trade Association: HDR 4x 200, NDR 4x 400 Gb/s: 25 and 50 GB/s. 1 to 2 µs from
-          end to end.
+[IB]      InfiniBand Trade Association: HDR 4x 200, NDR 4x 400 Gb/s: 25 and 50 GB/s; 1 to 2 µs end
+          to end.
 [LAT]     GPU to GPU over NVLink about 3 µs, staged through the host about 24 µs (A100).
 [A100]    nccl-tests, 8 × A100 at NVSwitches, all-reduce of 16 GiB: 128.0 ms, busbw 234.9 GB/s.
-[H100]    NVIDIA/nccl-tests issue 212, the authors of NCCL: protocols leave 370 of 450 GB/s to rings;
+[H100]    NVIDIA/nccl-tests #212, the authors of NCCL: protocols leave 370 of 450 GB/s to rings;
           with the switch adding (NVLS) 8 GPUs reach algbw 275, busbw 480 GB/s.
-[NIC]     NVIDIA/nccl-tests issue 290, the same: 46 to 48 GB/s of an NDR card. HDR: issue 119, 24
-          GPUs with 4 cards per node, 96 of 100 GB/s per node.
-[GB200]   coreweave/nccl-tests pull request 43, one rack of 72 GPUs, all-reduce of 8 GiB: 20.30 ms,
-          busbw 834.6 GB/s (the switch adds). NVLink between two GPUs: about 770 GB/s
-          (Azure/AI-benchmarking-guide issue 7, nvbandwidth).
-[DSv3]    DeepSeek-V3 Technical Report, 2024, section 3.2: NVLink 160 GB/s, InfiniBand 50 GB/s a GPU.
+[NIC]     NVIDIA/nccl-tests #290, the same: 46 to 48 GB/s of an NDR card. HDR: #119, 24 GPUs with 4
+          cards per node, 96 of 100 GB/s per node.
+[GB200]   coreweave/nccl-tests #43, one rack of 72 GPUs, all-reduce of 8 GiB: 20.30 ms, busbw
+          834.6 GB/s (the switch adds). NVLink between two GPUs: about 770 GB/s
+          (Azure/AI-benchmarking-guide #7, nvbandwidth).
+[DSv3]    DeepSeek-V3 Technical Report, 2024, section 3.2: NVLink 160, InfiniBand 50 GB/s a GPU.
 [POD]     NVIDIA DGX SuperPOD reference architectures (A100, H100): rail-optimized, 20 and 32 nodes
           in a scalable unit, a leaf per card number, full bisection above.
-[FLOPS]   dense 16-bit matrix rates and memory bandwidths of the data sheets: A100 80 GB 312 TFLOP/s,
-          2.039 TB/s; H100 SXM 989.4, 3.35; B200 in GB200 2,500, 8; RTX 4090 165.2 (fp32 sums), 1.008.
-[EST]     our estimate, from the parts' data sheets; nobody's measurement.
-"""  # noqa: E501 (one line each)
+[FLOPS]   Dense 16-bit matrix rates and memory bandwidths of the data sheets, in TFLOP/s and TB/s:
+          A100 80 GB 312, 2.039; H100 SXM 989.4, 3.35; B200 in GB200 2,500, 8; RTX 4090 165.2 (sums
+          in fp32), 1.008.
+[EST]     Our estimate, from the parts' data sheets; nobody's measurement.
+"""
 
 from __future__ import annotations
 

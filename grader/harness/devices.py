@@ -178,9 +178,13 @@ def _numa_nodes(system: Path) -> dict[int, frozenset[int]]:
     return nodes
 
 
-def read_machine(library: Any = None, system: Path = Path("/sys")) -> Machine:
-    """This machine; without GPUs when NVML is not installed. Raises `NvmlError`."""
+def read_machine(
+    library: Any = None, system: Path = Path("/sys"), *, with_gpus: bool = True
+) -> Machine:
+    """This machine; without GPUs when NVML is not installed, or not wanted. Raises `NvmlError`."""
     cores = tuple(sorted(os.sched_getaffinity(0)))
+    if not with_gpus:
+        return Machine(cores, (), _numa_nodes(system))
     if library is None:
         try:
             library = ctypes.CDLL(_LIBRARY)

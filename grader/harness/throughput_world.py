@@ -201,7 +201,8 @@ class TimedWorld:
         for call in self.world.calls:
             call.looks = False
         before = clocks.loopback_nbytes()
-        self._order(RUN + str(repeats).encode())  # it waits in the lines: nobody reads before the clock runs
+        # The order waits in the lines: nobody reads it before the clock runs.
+        self._order(RUN + str(repeats).encode())
         began = clocks.now()
         clocks.resume(pids)
         self._await(self._limits.wall_seconds)

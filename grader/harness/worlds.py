@@ -126,69 +126,80 @@ class World:
         limits: Limits,
         options: WorldOptions,
     ) -> None:
-        from grader.harness.codec import encode
-
-        local = len(payloads)
         self._limits = limits
-        self._stack = ExitStack()
-        self.selector = self._stack.enter_context(selectors.PollSelector())
-        directory = tempfile.mkdtemp(prefix="world-", dir=server.directory)
-        self._stack.callback(remove_directory, directory)
-        meeting = options.meeting or Meeting(
-            local, 0, 0, {"kind": "file", "path": os.path.join(directory, "store")}
-        )
-        self.first = meeting.first
-        self.places = list(options.places) or place_ranks(
-            options.machine or read_machine(), local, options.device, timed=options.timed
-        )
         self.calls: list[Call] = []
         self._order: list[int] = []
         self._blamed: list[int] | None = None
         self._failed_at: float | None = None
         self._stopped = False
-        self.began = time.monotonic()
-        self.deadline = self.began + limits.wall_seconds
+        with ExitStack() as stack:
+            self.selector = stack.enter_context(selectors.PollSelector())
+            directory = tempfile.mkdtemp(prefix="world-", dir=server.directory)
+            stack.callback(remove_directory, directory)
+            meeting = options.meeting or Meeting(
+                len(payloads), 0, 0, {"kind": "file", "path": os.path.join(directory, "store")}
+            )
+            self.first = meeting.first
+            self.places = list(options.places) or place_ranks(
+                options.machine or read_machine(with_gpus=options.device == "cuda"),
+                len(payloads),
+                options.device,
+                timed=options.timed,
+            )
+            self.began = time.monotonic()
+            self.deadline = self.began + limits.wall_seconds
+            self.calls = self._calls(server.request, directory, target, payloads, meeting, options)
+            for call in self.calls:
+                call.open(stack, self.selector)
+            self._stack = stack.pop_all()
+
+    def _calls(
+        self,
+        request: Callable[[bytes, list[int]], None],
+        directory: str,
+        target: str,
+        payloads: Sequence[Any],
+        meeting: Meeting,
+        options: WorldOptions,
+    ) -> list[Call]:
+        from grader.harness.codec import encode
+
         # The world has the clock: a rank's own limit would only hide who was waited for.
-        each = replace(limits, wall_seconds=limits.wall_seconds + _BEYOND)
+        limits = replace(self._limits, wall_seconds=self._limits.wall_seconds + _BEYOND)
+        calls = []
         for local_rank, payload in enumerate(payloads):
+            place = self.places[local_rank]
             described = {
                 "rank": meeting.first + local_rank,
                 "world_size": meeting.world_size,
-                "local_world_size": local,
+                "local_world_size": len(payloads),
                 "node": meeting.node,
-                "place": self.places[local_rank].to_json(),
+                "place": place.to_json(),
                 "store": meeting.store,
                 "allow": options.allow,
                 "timed": options.timed,
-                "timeout": limits.wall_seconds + _BEYOND,
+                "timeout": limits.wall_seconds,
                 "target": target,
                 "payload": payload,
             }
             tree, blob = encode(described, name="payload")
             message = {"target": _RANK_TARGET, "tree": tree, "given": []}
-            self.calls.append(
+            extra = list(options.extra_fds[local_rank]) if options.extra_fds else []
+            calls.append(
                 Call(
-                    server.request,
+                    request,
                     directory,
                     message,
                     blob,
-                    each,
+                    limits,
                     None,
                     None,
                     hold=True,
-                    cores=list(self.places[local_rank].cores),
-                    extra_fds=list(options.extra_fds[local_rank]) if options.extra_fds else [],
+                    cores=list(place.cores),
+                    extra_fds=extra,
                 )
             )
-        self._open()
-
-    def _open(self) -> None:
-        try:
-            for call in self.calls:
-                call.open(self._stack, self.selector)
-        except BaseException:
-            self._stack.close()
-            raise
+        return calls
 
     def __enter__(self) -> Self:
         return self
@@ -274,6 +285,7 @@ class World:
         limit = f"no result within {self._limits.wall_seconds:g} seconds"
         for rank in missing:
             self.calls[rank].stop("timeout", limit)
+        self.release()
         self._stopped = True
 
     def stop(self, detail: str = "ended with its world") -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
@@ -117,7 +118,9 @@ class PipelineStage:
             return tuple(None for _ in chunk.leaves)
         cut = _find_cut(chunk.roots, wanted)
         chunk.branches, chunk.shared = cut.branches(), cut.shared()
-        hooks = [branch.listen() for branch in chunk.branches if branch.node is not None]
+        for branch in chunk.branches:
+            branch.start(chunk.roots, chunk.values)
+        hooks = cut.listen(chunk.branches)
         try:
             found = torch.autograd.grad(
                 chunk.roots, wanted, chunk.values, retain_graph=True, allow_unused=True
@@ -201,23 +204,25 @@ class _Branch:
 
     node: Node | None
     parameters: list[torch.Tensor] | None
-    gradients: list[tuple[torch.Tensor | None, ...]] = field(default_factory=list)
+    gradients: dict[int, torch.Tensor] = field(default_factory=dict)  # by output of the node
 
-    def listen(self) -> torch.utils.hooks.RemovableHandle:
-        """Keep the gradient that arrives at the node."""
-        assert self.node is not None
-        return self.node.register_prehook(self.gradients.append)
+    def add(self, output: int, gradient: torch.Tensor | None) -> None:
+        """A share of the gradient of one of the node's outputs has come."""
+        if gradient is not None:
+            before = self.gradients.get(output)
+            self.gradients[output] = gradient if before is None else before + gradient
+
+    def start(self, roots: Sequence[GradientEdge], values: Sequence[torch.Tensor]) -> None:
+        """The shares that come from outside, where the node makes an output of the module."""
+        for root, value in zip(roots, values, strict=True):
+            if root.node is self.node:
+                self.add(root.output_nr, value)
 
     def captured(self) -> tuple[list[GradientEdge], list[torch.Tensor]]:
         """The node's outputs that had a gradient, and the gradients."""
         assert self.node is not None
-        found = [
-            (GradientEdge(self.node, place), gradient)
-            for gradients in self.gradients
-            for place, gradient in enumerate(gradients)
-            if gradient is not None
-        ]
-        return [edge for edge, _ in found], [gradient for _, gradient in found]
+        edges = [GradientEdge(self.node, output) for output in self.gradients]
+        return edges, list(self.gradients.values())
 
 
 @dataclass
@@ -249,8 +254,9 @@ class _Cut:
     users[parameter]: the nodes above the cut from which it is reached below the cut.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sequence[Node]) -> None:
         self.users: dict[torch.Tensor, dict[Node | None, None]] = {}
+        self._nodes = nodes
 
     def branches(self) -> list[_Branch]:
         """Parameters with one user, by user."""
@@ -260,9 +266,36 @@ class _Cut:
                 by_node.setdefault(next(iter(users)), []).append(parameter)
         return [_Branch(node, parameters) for node, parameters in by_node.items()]
 
+    def listen(self, branches: Sequence[_Branch]) -> list[torch.utils.hooks.RemovableHandle]:
+        """Give every branch what the nodes above send to its node.
+
+        Taken where it is sent: what hooks of tensors make of it on its arrival they will make of it
+        again when the branch starts from the node.
+        """
+        by_node = {branch.node: branch for branch in branches if branch.node is not None}
+        handles: list[torch.utils.hooks.RemovableHandle] = []
+        for parent in self._nodes:
+            edges = [
+                (place, by_node[child], output)
+                for place, (child, output) in enumerate(parent.next_functions)
+                if child in by_node
+            ]
+            if edges:
+                handles.append(parent.register_hook(partial(_hand_out, edges)))
+        return handles
+
     def shared(self) -> list[torch.Tensor]:
         """Parameters with several users: from any one user, the others' share is met again."""
         return [parameter for parameter, users in self.users.items() if len(users) > 1]
+
+
+def _hand_out(
+    edges: Sequence[tuple[int, _Branch, int]],
+    sent: Sequence[torch.Tensor | None],
+    arrived: Sequence[torch.Tensor | None],
+) -> None:
+    for place, branch, output in edges:
+        branch.add(output, sent[place])
 
 
 def _find_cut(roots: Sequence[GradientEdge], inputs: Sequence[torch.Tensor]) -> _Cut:
@@ -270,7 +303,7 @@ def _find_cut(roots: Sequence[GradientEdge], inputs: Sequence[torch.Tensor]) -> 
     goals = {get_gradient_edge(leaf).node for leaf in inputs}
     to_inputs: set[Node] = set()
     below: dict[Node, dict[torch.Tensor, None]] = {}  # parameters, of nodes that lead to no input
-    cut = _Cut()
+    cut = _Cut(order)
     for node in order:
         children = [child for child, _ in node.next_functions if child is not None]
         if node in goals or any(child in to_inputs for child in children):

@@ -106,7 +106,7 @@ def test_a_ring_on_8_a100_takes_what_was_measured() -> None:
         ("gb200-nvl72", 72, 2 * GIB, 5.589e-3, 0.10),
         ("gb200-nvl72", 72, 1 * GIB, 3.1088e-3, 0.19),
         ("gb200-nvl72", 72, GIB // 2, 1.8067e-3, 0.30),
-        # nccl-tests issue 272, 8 × H200, same links and switches: busbw 475 GB/s at 4 GiB.
+        # NVIDIA/nccl-tests #272, 8 × H200, same links and switches: busbw 475 GB/s at 4 GiB.
         ("dgx-h100", 8, 4 * GIB, 1.75 * 4 * GIB / 475e9, 0.02),
     ],
 )

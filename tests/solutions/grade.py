@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -39,9 +40,17 @@ def files(key: str) -> list[Path]:
     return sorted(p for p in (HERE / key).glob("*.py") if p.name != "__init__.py")
 
 
+def borrowed(assignment: str) -> set[str]:
+    """Other assignments whose given modules this one imports."""
+    sources = (ROOT / "reference" / assignment).glob("*.py")
+    imports = re.compile(r"^from \.\.(\w+)", re.MULTILINE)
+    return {name for source in sources for name in imports.findall(source.read_text("utf-8"))}
+
+
 def build(file: Path, folder: Path) -> None:
     """The reference with the file's functions in place of its own."""
     task = tasks.find(described(file)[0])
+    needed = {task.assignment, "__init__.py", *borrowed(task.assignment)}
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(
         ROOT / "reference",
@@ -50,7 +59,7 @@ def build(file: Path, folder: Path) -> None:
             name
             for name in names
             if name == "__pycache__"
-            or (Path(where) == ROOT / "reference" and name not in (task.assignment, "__init__.py"))
+            or (Path(where) == ROOT / "reference" and name not in needed)
         ],
     )
     module = folder / task.path

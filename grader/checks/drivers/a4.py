@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from grader.checks.a3_memory import LiveBytes
+from grader.checks.a4_cases import step_with_momentum
 from grader.checks.context import RankContext
 from grader.fabric import current_runtime, region
 from grader.fabric.torch_internals import DispatchMode, push_mode
@@ -222,15 +223,6 @@ def layers(ctx: RankContext, inputs: dict[str, Any]) -> Any:
 def dispatches_itself(parameter: torch.Tensor) -> bool:
     """Whether a parameter is a tensor of torch's own distributed kind (DTensor)."""
     return type(parameter).__module__.startswith("torch.distributed")
-
-
-def step_with_momentum(parameters: list[nn.Parameter], momenta: list[torch.Tensor]) -> None:
-    """SGD as torch's own, whose first use in a process imports the compiler (0.6 s)."""
-    with torch.no_grad():
-        for parameter, momentum in zip(parameters, momenta, strict=True):
-            if parameter.grad is not None:
-                momentum.mul_(0.9).add_(parameter.grad)
-                parameter.sub_(momentum, alpha=0.05)
 
 
 def _train(ctx: RankContext, case: dict[str, Any], layer: nn.Module) -> dict[str, Any]:

@@ -1,0 +1,15 @@
+"""Every rank updates its share and keeps it to itself."""
+
+from .zero import ShardedOptimizer
+
+TASK = "a3.ShardedOptimizer"
+EXPECT = {
+    "status": "failed",
+    "check": "steps as the whole optimizer",
+    "cause": "its owner's new value has not arrived",
+}
+
+
+class ShardedOptimizer(ShardedOptimizer):
+    def _publish(self):
+        pass

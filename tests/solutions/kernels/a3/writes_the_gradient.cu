@@ -1,0 +1,18 @@
+// Zeroes the gradient on the way.
+// TASK a3.adamw
+// FAILS touches only its own memory
+// SAYS an input that must stay
+template <typename T>
+__device__ void adamw(T* param, const T* grad, float* exp_avg, float* exp_avg_sq, int64_t n,
+                      const Hyper& h) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (; i < n; i += stride) {
+        float p = to_float(param[i]), g = to_float(grad[i]), m = exp_avg[i], v = exp_avg_sq[i];
+        p = step(p, g, m, v, h);
+        from_float(0.0f, const_cast<T*>(&grad[i]));  // HERE
+        from_float(p, &param[i]);
+        exp_avg[i] = m;
+        exp_avg_sq[i] = v;
+    }
+}
