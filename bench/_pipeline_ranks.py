@@ -95,12 +95,10 @@ def compare(rank: int, given: dict[str, Any]) -> dict[str, Any]:
         "dualpipe": (dualpipe_schedule(size, count), run_dualpipe),
     }
     schedule, run = schedules[given["ours"]]
-    if given["ours"] == "dualpipe":  # two stages of half the layers: the same work per rank
-        layers = max(1, layers // 2)
     ours, our_gradients = _ours(schedule, run, rank, x, y, width, layers)
     if given["theirs"] in schedules:
         other, run_other = schedules[given["theirs"]]
-        theirs, their_gradients = _ours(other, run_other, rank, x, y, width, given["layers"])
+        theirs, their_gradients = _ours(other, run_other, rank, x, y, width, layers)
     else:
         stages, _ = count_chunks(schedule)
         numbers = [rank] if stages == size else [rank, 2 * size - 1 - rank]
@@ -117,11 +115,13 @@ def compare(rank: int, given: dict[str, Any]) -> dict[str, Any]:
         pairs = zip(our_gradients(), their_gradients(), strict=True)
         difference = max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
+    busy = dict.fromkeys(times, 0.0)
     for _ in range(given["repeats"]):
         for name, step in (("ours", ours), ("theirs", theirs)):
             dist.barrier()
-            begin = time.perf_counter()
+            begin, before = time.perf_counter(), time.process_time()
             step()
+            busy[name] += time.process_time() - before
             dist.barrier()
             times[name].append(time.perf_counter() - begin)
     ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
@@ -131,4 +131,5 @@ def compare(rank: int, given: dict[str, Any]) -> dict[str, Any]:
         "ratio": statistics.median(ratios),
         "spread": [min(ratios), max(ratios)],
         "difference": difference,
+        "busy_ratio": busy["theirs"] / busy["ours"],
     }

@@ -158,6 +158,29 @@ def sim(
 
 
 @app.command()
+def topo(
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="write it here, too")] = None,
+    no_measure: Annotated[bool, typer.Option("--no-measure", help="time no links")] = False,
+    solution: Annotated[
+        str | None, typer.Option(help="let this folder's parse_topology read nvidia-smi's text")
+    ] = None,
+    text: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="that text, instead of nvidia-smi's")
+    ] = None,
+) -> int:
+    """What this machine is made of, and how fast its links are."""
+    from grader.report.topo import show_topology
+
+    return show_topology(
+        sys.stdout,
+        json_file=json,
+        measured=not no_measure,
+        solution=solution,
+        text_file=text,
+    )
+
+
+@app.command()
 def status(
     solution: Solution = "assignments",
     lang: Language = Lang.en,

@@ -174,9 +174,7 @@ def expected_steps(case: LayerCase) -> list[Step]:
     return steps
 
 
-def step_with_momentum(
-    parameters: Sequence[torch.Tensor], momenta: Sequence[torch.Tensor]
-) -> None:
+def step_with_momentum(parameters: Sequence[torch.Tensor], momenta: Sequence[torch.Tensor]) -> None:
     """SGD with momentum 0.9 and learning rate 0.05; torch's own imports the compiler (0.6 s)."""
     with torch.no_grad():
         for parameter, momentum in zip(parameters, momenta, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -100,7 +101,8 @@ def make(
     def random(of: Sequence[int], replicated: bool) -> list[torch.Tensor]:
         count = 1 if replicated else size
         made = [
-            torch.randn(tuple(of), generator=rng, dtype=torch.float64).to(dtype) for _ in range(count)
+            torch.randn(tuple(of), generator=rng, dtype=torch.float64).to(dtype)
+            for _ in range(count)
         ]
         if strided:
             made = [torch.stack([each, each], -1)[..., 0] for each in made]
@@ -236,7 +238,7 @@ IN_PLACE = "backward works in place on the gradient it is given, which autograd 
 
 def _expect(got: Any, wanted: torch.Tensor, dtype: torch.dtype, where: str, suspects: Any) -> None:
     if dtype == torch.float64:
-        expect(got, wanted, where, suspects, operations=OPERATIONS)
+        expect(got, wanted, where, partial(list, suspects), operations=OPERATIONS)
         return
     scale = wanted.abs().max().clamp(min=1) * 4
     assert_close(

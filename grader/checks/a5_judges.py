@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -51,7 +52,12 @@ def judge_product(case: CallCase, answers: Sequence[Any]) -> None:
             averaged = share(whole, 0, place, size) / size
             suspects.append((averaged, "averaged over the ranks, where a sum is meant"))
         answer = answers[place]
-        expect(answer["outputs"][0], share(whole, cut_g, place, size), f"{where}, result", suspects)
+        expect(
+            answer["outputs"][0],
+            share(whole, cut_g, place, size),
+            f"{where}, result",
+            partial(list, suspects),
+        )
         expect_kept(case, answer, place, ("a", "b"), where)
         if case.gradients is None:
             continue
@@ -82,7 +88,7 @@ def judge_product(case: CallCase, answers: Sequence[Any]) -> None:
                     rows = slice(place * len(mine_a), (place + 1) * len(mine_a))
                     part = mine_a.mT @ mine[rows]
                 suspects.append((part, "only this rank's rows count: the others' must be gathered"))
-            expect(got, gradient, f"{where}, gradient of {name}", suspects)
+            expect(got, gradient, f"{where}, gradient of {name}", partial(list, suspects))
 
 
 def judge_attention(case: CallCase, answers: Sequence[Any]) -> None:
@@ -93,7 +99,7 @@ def judge_attention(case: CallCase, answers: Sequence[Any]) -> None:
         where, answer = f"{case.label}: rank {rank}", answers[place]
         _exact(
             answer["outputs"][0], cut(whole.out, place, size, layout), f"{where}, output",
-            causes.attention_suspects(case, place),
+            partial(causes.attention_suspects, case, place),
         )  # fmt: skip
         expect_kept(case, answer, place, ("q", "k", "v"), where)
         if case.gradients is None:
@@ -106,11 +112,13 @@ def judge_attention(case: CallCase, answers: Sequence[Any]) -> None:
             _exact(
                 answer["gradients"][number], cut(gradient, place, size, layout),
                 f"{where}, gradient of {name}",
-                causes.gradient_suspects(case, number, gradient, place),
+                partial(causes.gradient_suspects, case, number, gradient, place),
             )  # fmt: skip
 
 
-def _exact(got: Any, wanted: torch.Tensor, where: str, suspects: Any) -> None:
+def _exact(
+    got: Any, wanted: torch.Tensor, where: str, suspects: Callable[[], causes.Suspects]
+) -> None:
     largest = float(wanted.abs().max().clamp(min=1))
     operations = int(EXACT / largest / torch.finfo(torch.float64).eps)
     expect(got, wanted, where, suspects, operations=operations)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -17,11 +16,10 @@ from grader.checks.a4_dense import spec
 from grader.checks.a4_judges import expect_refused, judge_layer, judge_refusal, judge_shards
 from grader.checks.a4_masks import judge_masks
 from grader.checks.a5_block import block, judge_block_bytes, judge_saved, norm, run_judged
-from grader.checks.a5_cases import CallCase, product, run, run_all
-from grader.checks.a5_judges import judge_product
-from grader.checks.framework import CheckFailed, check
+from grader.checks.a5_cases import CallCase, run, run_all
+from grader.checks.a5_products import MATMUL_RS, PRODUCTS, judge_overlap, products
+from grader.checks.framework import check
 from grader.checks.world import SimulatedCluster
-from grader.fabric.cluster import uniform
 
 NO_THROUGHPUT = "throughput is measured only with a GPU for each rank"
 Metrics = dict[str, Any]
@@ -29,7 +27,6 @@ Metrics = dict[str, Any]
 GATHER, SCATTER = "a5.gather_from_sequence_parallel", "a5.scatter_to_sequence_parallel"
 REDUCE = "a5.reduce_scatter_to_sequence_parallel"
 NORM, BLOCK = "a5.SequenceParallelLayerNorm", "a5.SequenceParallelBlock"
-MATMUL_RS, AG_MATMUL = "a5.matmul_reduce_scatter", "a5.all_gather_matmul"
 RING = ring.RING
 
 
@@ -201,16 +198,6 @@ def test_block_refuses(cluster: SimulatedCluster, rng: torch.Generator) -> None:
 # products -----------------------------------------------------------------------------------------
 
 
-def products(task: str, rng: torch.Generator, world: int, *ranks: Any, **more: Any) -> CallCase:
-    """A case of a task, judged."""
-    case = product(rng, task == MATMUL_RS, world, *ranks, **more)
-    case.judge = judge_product
-    return case
-
-
-PRODUCTS = (MATMUL_RS, AG_MATMUL)
-
-
 @pytest.mark.parametrize(
     "task", [row(t, 2.5, "is the rank's share of the product") for t in PRODUCTS]
 )
@@ -244,37 +231,7 @@ def test_product_groups(cluster: SimulatedCluster, rng: torch.Generator, task: s
 def test_product_overlap(
     cluster: SimulatedCluster, rng: torch.Generator, metrics: Metrics, task: str
 ) -> None:
-    world = 4
-    inner, columns = (64, 64)
-    case = products(
-        task, rng, world, rows=32, inner=inner, columns=columns, gradient=False, label="overlap"
-    )
-    outcome = run(cluster, task, [case], compute=True)
-    a, b = case.tensors[0]
-    rows = a.shape[0] if task == MATMUL_RS else a.shape[0] * world
-    flops = 2 * rows * a.shape[1] * b.shape[1]
-    whole = (rows * b.shape[1] if task == MATMUL_RS else rows * a.shape[1]) * 8
-    kind = "reduce_scatter" if task == MATMUL_RS else "all_gather"
-    nbytes = volume.moved(kind, whole, world)
-    for rank, (answer,) in enumerate(outcome.outputs):
-        forward, _ = volume.phases(outcome.trace, rank, answer["marks"])
-        metrics["bytes_sent"] = volume.expect_phase(
-            forward, world, nbytes + 64, f"{case.label}: rank {rank}", f"what one {kind} sends"
-        )
-    # A second for each: no latency, and memory that is free.
-    cluster_of_equals = uniform(
-        world, 0.0, float(nbytes), flops=float(flops), memory_bandwidth=math.inf
-    )
-    makespan = outcome.trace.on(cluster_of_equals).makespan
-    metrics["speedup_over_serial"] = round(2 / makespan, 3)
-    if 2 / makespan < 1.5:
-        raise CheckFailed(
-            f"{world} ranks, product and {kind} of one second each: {makespan:.3f} s, expected at "
-            f"most {2 / 1.5:.3f} s (1.5 times faster than one after the other)",
-            cause="the collective begins only when the product is done, or the other way round"
-            if makespan > 1.9
-            else "each part is waited for before the next is begun, or the parts are too large",
-        )
+    metrics |= judge_overlap(cluster, rng, task)
 
 
 @pytest.mark.parametrize("task", [row(t, 1.25, "refuses shapes that do not fit") for t in PRODUCTS])
