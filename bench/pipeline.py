@@ -17,7 +17,7 @@ from reference.a7_dualpipe.schedules import dualpipe_schedule
 from tests.pipeline.gloo_world import run_world
 
 RANKS, REPEATS = (2, 4), 9
-WIDTH, ROWS = 256, 64  # of a layer, of a micro-batch
+WIDTH, ROWS = 256, 256  # of a layer, of a micro-batch
 PAIRS = (
     ("1f1b", "Schedule1F1B"),
     ("interleaved", "ScheduleInterleaved1F1B"),

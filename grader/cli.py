@@ -158,6 +158,51 @@ def sim(
 
 
 @app.command()
+def draw(
+    task: Annotated[str, typer.Argument(help="a task that makes a schedule: a6.gpipe_schedule")],
+    ranks: Annotated[int, typer.Option(min=1, help="ranks of the pipeline")] = 4,
+    microbatches: Annotated[int, typer.Option(min=1)] = 8,
+    chunks: Annotated[int, typer.Option(min=1, help="stages a rank, of interleaved ones")] = 2,
+    costs: Annotated[
+        str, typer.Option(metavar="F,I,W,FB", help="seconds per stage chunk")
+    ] = "1,1,1,3",
+    solution: Solution = "assignments",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE.svg", help="draw it here")
+    ] = None,
+) -> int:
+    """Draw a schedule that the solution makes, with its bubble and peak."""
+    from grader.report.draw_schedule import draw_schedule
+
+    workers.start()
+    try:
+        text = draw_schedule(
+            task,
+            ranks=ranks,
+            microbatches=microbatches,
+            solution=solution,
+            output=output,
+            costs=_costs(costs),
+            chunks=chunks,
+            colour=sys.stdout.isatty(),
+        )
+    finally:
+        workers.stop()
+    print(text)
+    return 0
+
+
+def _costs(text: str) -> tuple[float, ...]:
+    try:
+        costs = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        costs = ()
+    if len(costs) != 4 or not all(0 < cost < float("inf") for cost in costs):
+        raise CannotRun(f"--costs {text}: expected F,I,W,FB, all above 0")
+    return costs
+
+
+@app.command()
 def topo(
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="write it here, too")] = None,
     no_measure: Annotated[bool, typer.Option("--no-measure", help="time no links")] = False,

@@ -18,10 +18,13 @@ _COMMON = (
     "-fno-math-errno -ffp-contract=off -w"
 ).split()
 _GCC = "-fno-extern-tls-init -fno-gnu-unique -fmax-errors=4 -fdiagnostics-color=never".split()
-_CLANG = "-ferror-limit=4 -fno-color-diagnostics".split()
+_CLANG = ["-ferror-limit=4", "-fno-color-diagnostics"]
 # DWARF 4: binutils of Debian 12 takes some lines of `#line` files for the unit's in DWARF 5.
 _FAST = ["-O2", "-g1", "-gdwarf-4"]
 _CHECKED = ["-O1", "-g", "-gdwarf-4"]
+# clang drops parts of a copied struct before its accesses are instrumented, unless told not to
+# optimize at all; it also leaves out reads that a write to the same place follows.
+_CHECKED_CLANG = ["-O0", "-g", "-gdwarf-4", "-mllvm", "-tsan-instrument-read-before-write=1"]
 _LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _DYNAMIC = "simt_dynamic_shared"
 
@@ -120,8 +123,11 @@ def build_cubin(source: Source, *, arch: str, extra: Sequence[str] = ()) -> byte
 def _flags(compiler: Compiler, checked: bool) -> list[str]:
     clang = compiler.kind == "clang"
     bounds = "array-bounds" if clang else "bounds"
-    flags = [*_COMMON, *(_CLANG if clang else _GCC), *(_CHECKED if checked else _FAST)]
-    if checked:
+    flags = [*_COMMON, *(_CLANG if clang else _GCC)]
+    if not checked:
+        flags += _FAST
+    else:
+        flags += _CHECKED_CLANG if clang else _CHECKED
         flags += [f"-fsanitize=thread,{bounds},alignment"]
     return flags
 
@@ -145,11 +151,18 @@ def _unit(source: Source, checked: bool) -> str:
 
 def _build_cpu(source: Source, compiler: Compiler, flags: Sequence[str], scratch: Path) -> None:
     unit, made = scratch / "unit.cpp", scratch / "unit.o"
-    unit.write_text(_unit(source, checked="-O1" in flags))
+    unit.write_text(_unit(source, checked="-O2" not in flags))
     beside = (source.folder / source.shown).parent
     include = ["-I", str(native.INCLUDE), "-iquote", str(beside)]
     try:
         compiler.run([*flags, *include, "-c", str(unit), "-o", str(made)], source.folder)
+        if compiler.kind == "clang" and "-O0" in flags:
+            # Copies of structs are plain calls of memcpy there: lead them to the hooks.
+            wrapped = scratch / "wrapped.o"
+            wrap = ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset"))
+            options = ["-r", "-nostdlib", f"-Wl,{wrap}", str(made), "-o", str(wrapped)]
+            compiler.run(options, source.folder)
+            wrapped.replace(made)
         # Every `extern __shared__ T name[]` is a name of the same memory.
         dynamic = [s.name for s in elf.thread_local_symbols(made) if not s.defined]
         names = [f"-Wl,--defsym={name}={_DYNAMIC}" for name in dynamic]

@@ -28,7 +28,10 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """name; kind: "p" pointer, "i" 64-bit integer, "f" float; dtype and role of what p points to."""
+    """One parameter. kind: "p" pointer, "i" 64-bit integer, "f" float.
+
+    dtype, role: of what a pointer points to.
+    """
 
     name: str
     kind: str

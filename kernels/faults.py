@@ -18,8 +18,8 @@ KINDS = (
 #: What is most likely behind a kind of fault, in one line.
 CAUSES = {
     "out_of_bounds": "an index that runs past the end: is the tail handled, is i < n checked?",
-    "misaligned": "a 16-byte access needs an address that is a multiple of 16: handle the unaligned "
-    "head, or fall back to single elements",
+    "misaligned": "a 16-byte access needs an address that is a multiple of 16: handle the "
+    "unaligned head, or fall back to single elements",
     "race": "a barrier is missing, or an addition that should be atomic is not",
     "barrier": "a barrier, or a warp operation, inside a branch or loop that not all threads take, "
     "or after a return",

@@ -103,7 +103,11 @@ def _tool(name: str) -> str:
 
 def _run(command: list[str]) -> None:
     result = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", check=False,
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
         env={**os.environ, "LC_ALL": "C"},
     )
     if result.returncode != 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kernels import native
+from kernels import cuda_problem, native
 from kernels.compilers import NoCompiler
 
 
@@ -16,8 +16,7 @@ def main() -> int:
         print(f"kernels: not built, kernel tasks will be skipped: {problem}", file=sys.stderr)
         return 0
     print(f"kernels: ready in {folder}")
-    problem = native.launcher().cuda_problem()
-    print(f"kernels: GPU: {problem or 'found'}")
+    print(f"kernels: GPU: {cuda_problem() or 'found'}")
     return 0
 
 

@@ -100,10 +100,8 @@ def make(
 
     def random(of: Sequence[int], replicated: bool) -> list[torch.Tensor]:
         count = 1 if replicated else size
-        made = [
-            torch.randn(tuple(of), generator=rng, dtype=torch.float64).to(dtype)
-            for _ in range(count)
-        ]
+        wide = [torch.randn(tuple(of), generator=rng, dtype=torch.float64) for _ in range(count)]
+        made = [each.to(dtype) for each in wide]
         if strided:
             made = [torch.stack([each, each], -1)[..., 0] for each in made]
         return made * (size // count)

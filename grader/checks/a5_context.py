@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -134,17 +135,9 @@ def shares(
         label = words(world, ranks, f"{dtype} {tuple(whole_shape)}, dim={dim}")
         tensors = [[part] for part in parts] if unshard else [[whole]] * size
         expected = [whole] * size if unshard else parts
-        cases.append(
-            CallCase(
-                label,
-                world,
-                ranks,
-                tensors,
-                more=(dim,),
-                judge=judge_shares,
-                facts={"expected": expected, "whole": whole, "dim": dim},
-            )  # fmt: skip
-        )
+        case = CallCase(label, world, ranks, tensors, more=(dim,), judge=judge_shares)
+        case.facts |= {"expected": expected, "whole": whole, "dim": dim}
+        cases.append(case)
     return cases
 
 
@@ -168,7 +161,7 @@ def judge_shares(case: CallCase, answers: Sequence[Any]) -> None:
                 got, wanted.double(), dtype=wanted.dtype, operations=0, where=where, suspects=wide
             )
         else:
-            expect(got, wanted, where, suspects, dtype=wanted.dtype)
+            expect(got, wanted, where, partial(list, suspects), dtype=wanted.dtype)
         if not torch.equal(answer["tensors"][0], case.tensors[place][0]):
             raise CheckFailed(f"{where}: `tensor` was changed", cause="an operation in place")
         if not answer["own_memory"]:

@@ -62,11 +62,11 @@ def judge_product(case: CallCase, answers: Sequence[Any]) -> None:
         if case.gradients is None:
             continue
         mine = case.gradients[place]
-        wanted = {
+        gradients = {
             "a": share(g @ b.mT, cut_a, place, size),
             "b": share(a.mT @ g, cut_b, place, size),
         }
-        for number, (name, gradient) in enumerate(wanted.items()):
+        for number, (name, gradient) in enumerate(gradients.items()):
             got = answer["gradients"][number]
             if got is None:
                 raise CheckFailed(

@@ -31,13 +31,11 @@ def values(
 ) -> None:
     """1 to 8 ranks, from two tokens on each; with grouped-query heads."""
     for world in (1, 2, 3, 4, 5, 6, 7, 8) if layout == "zigzag" else (1, 2, 3, 8):
-        lengths = (2, 6) if world < 4 else (2,)
-        layouts = [layout] if layout else ["zigzag", "contiguous"]
+        kinds = [(2, 2), (6, 3), (2, 1)] if world < 4 else [(2, 2)]
         cases = [
             judged(rng, world, causal=causal, layout=each, length=length, grouped=grouped)
-            for each in layouts
-            for length in lengths
-            for grouped in ((1, 2) if length == 2 else (3,))
+            for each in ([layout] if layout else ["zigzag", "contiguous"])
+            for length, grouped in kinds
         ]
         if layout == "contiguous":
             cases.append(judged(rng, world, causal=causal, layout=layout, length=3))
@@ -119,7 +117,7 @@ def work(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any
     """FLOPs: no more than the visible blocks have, and equal shares in zigzag."""
     world, length = 4, 16
     for layout in ("zigzag", "contiguous"):
-        case = attention(rng, world, causal=True, layout=layout, length=length, head_dim=64)
+        case = attention(rng, world, causal=True, layout=layout, length=length, head_dim=128)
         outcome = run(cluster, RING, [case], compute=True)
         q = case.tensors[0][0]
         pair = 4 * q.shape[0] * q.shape[1] * q.shape[-1]
@@ -132,10 +130,10 @@ def work(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any
             total, most = sum(found), products * sum(pairs) * pair
             where = f"{case.label}, {name}"
             metrics[f"{name}_{layout}_flops_of_blocks"] = round(total / most, 3)
-            if total > 1.25 * most:
+            if total > 1.4 * most:
                 raise CheckFailed(
                     f"{where}: {total} FLOPs on all ranks, by rank {found}; the blocks that are "
-                    f"not hidden take {most:.0f}, expected at most a quarter more",
+                    f"not hidden take {most:.0f}, expected at most 1.4 times that",
                     cause="blocks that the mask hides entirely are computed, too",
                 )
             if total < 0.4 * most:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -66,7 +67,7 @@ def _judge(before: tuple[torch.Tensor, ...], hyper: list[float], got: Outputs) -
     lr, beta1, beta2, eps, decay, correction1, correction2 = hyper
     new_m, new_v = beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad.square()
     size_m = beta1 * m.abs() + (1 - beta1) * grad.abs()
-    floats = {"dtype": torch.float32, "operations": 4}
+    floats: dict[str, Any] = {"dtype": torch.float32, "operations": 4}
     assert_close(
         got["exp_avg"],
         new_m,

@@ -31,7 +31,8 @@ class Case:
 
     arguments: in the order of the kernel's prototype. shifts: per argument, elements by which its
     tensor lies off a multiple of 256 bytes (default: none). judge: raises `CheckFailed` when the
-    tensors that the kernel may change are wrong. label: what is special about it.
+    tensors that the kernel may change are wrong. label: what is special about it. not_a_number:
+    the likely cause of a NaN where a number should be.
     """
 
     kernel: str
@@ -41,6 +42,9 @@ class Case:
     shape: tuple[int, int] = (7, 256)
     shifts: Sequence[int] = ()
     shared_bytes: int = 0
+    not_a_number: str = (
+        "0 / 0, infinity - infinity, or an element that was never written (it held no number)"
+    )
 
     @property
     def where(self) -> str:
@@ -89,6 +93,8 @@ class KernelRunner:
                 except CheckFailed as failed:
                     failed.message = f"{case.where}: {failed.message}"
                     failed.args = (failed.message,)
+                    if "nan" in failed.message.split("got", 1)[-1]:
+                        failed.cause = case.not_a_number
                     raise
             if answer["fault"] is not None:
                 fault, case = answer["fault"], cases[len(answer["outputs"])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -81,7 +82,7 @@ def _judge_forward(logits: torch.Tensor, target: torch.Tensor, start: int, got: 
     x = logits.double()
     vocab = x.shape[1]
     most = x.amax(1)
-    exact = {"dtype": torch.float32, "operations": 0}
+    exact: dict[str, Any] = {"dtype": torch.float32, "operations": 0}
     assert_close(
         got["row_max"],
         most,
@@ -169,4 +170,6 @@ def _judge_backward(operands: tuple[torch.Tensor, ...], start: int, got: Outputs
             (kept * g * (share - local), "vocab_start is not subtracted from the target"),
             (kept * g * (x.softmax(1) - hit), "the shard's own sum is used, not logsumexp"),
         ],
+        cause="grad_loss (exp(logit - logsumexp) - 1 at the target's column), and 0 in rows whose "
+        "target is ignore_index",
     )

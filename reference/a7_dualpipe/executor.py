@@ -121,37 +121,33 @@ class _Copies:
         """Both copies get the sum; a parameter that neither used keeps no gradient."""
         for other, parameters in self._parameters.items():
             used = torch.tensor([p.grad is not None for p in parameters], dtype=torch.uint8)
-            used_there = self._exchange(used.to(_device(self._group)), other)
+            (used_there,) = self._exchange([used.to(_device(self._group))], other)
             either = (used | used_there.cpu()).tolist()
             shared = [p for p, anywhere in zip(parameters, either, strict=True) if anywhere]
-            for dtype, device in sorted({(p.dtype, p.device) for p in shared}, key=str):
-                alike = [p for p in shared if (p.dtype, p.device) == (dtype, device)]
-                for p in alike:
-                    p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-                flat = torch.cat([p.grad.reshape(-1) for p in alike])
-                total = flat + self._exchange(flat, other)
-                for p, part in zip(alike, total.split([p.numel() for p in alike]), strict=True):
-                    p.grad.copy_(part.view_as(p))
+            for p in shared:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            received = self._exchange([p.grad for p in shared], other)
+            for p, gradient in zip(shared, received, strict=True):
+                p.grad.add_(gradient)  # a + b here is b + a there: the same bits
 
     def mean_loss(self, loss: torch.Tensor | None) -> torch.Tensor | None:
         """From the mean over a rank's own micro-batches to that over all."""
         if loss is None or self._other_end == self._rank:
             return loss
         here, there = self._counts[self._rank], self._counts[self._other_end]
-        other = self._exchange(loss.reshape(1), self._other_end).reshape(())
-        return (loss * here + other * there) / (here + there)
+        (other,) = self._exchange([loss.reshape(1)], self._other_end)
+        return (loss * here + other.reshape(()) * there) / (here + there)
 
-    def _exchange(self, tensor: torch.Tensor, other: int) -> torch.Tensor:
-        received = torch.empty_like(tensor)
-        works = dist.batch_isend_irecv(
-            [
-                dist.P2POp(dist.isend, tensor, group=self._group, group_peer=other),
-                dist.P2POp(dist.irecv, received, group=self._group, group_peer=other),
-            ]
-        )
-        for work in works:
+    def _exchange(self, tensors: Sequence[torch.Tensor], other: int) -> list[torch.Tensor]:
+        """Tensors of the same shapes go there and come back from there, all at once."""
+        sent = [tensor.contiguous() for tensor in tensors if tensor.numel()]
+        received = [torch.empty_like(tensor) for tensor in sent]
+        calls = [dist.P2POp(dist.isend, t, group=self._group, group_peer=other) for t in sent]
+        calls += [dist.P2POp(dist.irecv, t, group=self._group, group_peer=other) for t in received]
+        for work in dist.batch_isend_irecv(calls) if calls else ():
             work.wait()
-        return received
+        results = iter(received)
+        return [next(results) if tensor.numel() else tensor for tensor in tensors]
 
 
 def _parameters(stages: Any) -> list[torch.nn.Parameter]:

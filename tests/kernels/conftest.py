@@ -33,7 +33,9 @@ class Program:
         self.path = folder / "scratch" / "kernels.cu"
         self.path.parent.mkdir(exist_ok=True)
         self.path.write_text(text)
-        self.contract = Contract(" ".join(match[1].replace("__restrict__", "").split()), frozenset(outputs))
+        self.contract = Contract(
+            " ".join(match[1].replace("__restrict__", "").split()), frozenset(outputs)
+        )
         self.file = KernelFile(self.path, [self.contract])
 
     def run(

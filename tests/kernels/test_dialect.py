@@ -120,7 +120,9 @@ VOTES = """extern "C" __global__ void f(int* y, int64_t n) {
 def test_votes_and_reductions_of_half_warps(program: Make, mode: str) -> None:
     y = torch.zeros(64, 10, dtype=torch.int32)
     program(VOTES).run(y, 0, block=64, mode=mode)
-    threes = [sum(1 << lane for lane in half if lane % 3 == 0) for half in (range(16), range(16, 32))]
+    threes = [
+        sum(1 << lane for lane in half if lane % 3 == 0) for half in (range(16), range(16, 32))
+    ]
     assert y[0, :9].tolist() == [threes[0], 0, 0, 120, -15, 15, 64, 0xFFFF, 0]
     assert y[16, 1:6].tolist() == [1, 1, 376, -31, 31]
     assert y[16, 0].item() & 0xFFFFFFFF == threes[1]

@@ -228,9 +228,7 @@ def test_shuffle_that_not_all_named_lanes_reach(program: Make, numbers: torch.Te
     assert "__shfl_down_sync" in str(fault)
 
 
-def test_shuffle_that_reads_a_lane_which_has_returned(
-    program: Make, numbers: torch.Tensor
-) -> None:
+def test_shuffle_that_reads_a_lane_which_has_returned(program: Make, numbers: torch.Tensor) -> None:
     p = program("""extern "C" __global__ void f(float* y, int64_t n) {
         if (threadIdx.x >= n) return;
         y[threadIdx.x] += __shfl_xor_sync(0xffffffff, y[threadIdx.x], 16);  // here

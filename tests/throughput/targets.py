@@ -23,13 +23,13 @@ def library(_: object, buffers: Buffers) -> Step:
     return lambda: dist.all_reduce(buffers["tensor"])
 
 
-def twice(_: object, buffers: Buffers) -> Step:
-    """Does all the work a second time, on a copy."""
+def far_too_much(_: object, buffers: Buffers) -> Step:
+    """Does much more than it must."""
 
     def step() -> None:
         copy = buffers["tensor"].clone()
-        for _ in range(3):
-            dist.all_reduce(copy.clone())
+        for _ in range(20):
+            dist.all_reduce(copy)
         dist.all_reduce(buffers["tensor"])
 
     return step
@@ -127,7 +127,7 @@ def slows_the_library(_: object, buffers: Buffers) -> Step:
     original = dist.all_reduce
 
     def slow(*arguments: Any, **options: Any) -> Any:
-        time.sleep(0.05)
+        time.sleep(3.0)
         return original(*arguments, **options)
 
     dist.all_reduce = slow  # type: ignore[assignment]

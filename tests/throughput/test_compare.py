@@ -70,7 +70,7 @@ def test_both_are_timed_pair_by_pair(server: WorkerServer) -> None:
 
 def test_more_work_takes_more_time(server: WorkerServer) -> None:
     plan = Plan(floor=1e-6, full=1e3, least=9, most=9, second_look=False)
-    measured = compare(server, contender("twice"), contender("library"), TIMED.problem, plan)
+    measured = compare(server, contender("far_too_much"), contender("library"), TIMED.problem, plan)
     assert measured.ratio < 1.0
 
 
@@ -112,7 +112,7 @@ def test_functions_that_were_replaced_are_named(server: WorkerServer) -> None:
 def test_the_baseline_runs_where_the_students_patches_are_not(server: WorkerServer) -> None:
     measured = against_the_library(server, "slows_the_library")
     assert measured.replaced == ["torch.distributed.all_reduce"]
-    assert max(measured.baseline_seconds) < 0.05 + min(measured.student_seconds)
+    assert max(measured.baseline_seconds) < 3.0  # what the patch would add
 
 
 def test_forbidden_calls_end_the_measurement(server: WorkerServer) -> None:
@@ -152,7 +152,9 @@ def test_the_examiners_memory_cannot_be_taken_away(server: WorkerServer) -> None
 
 def test_a_second_look_is_taken_before_points_are_lost(server: WorkerServer) -> None:
     impossible = Plan(floor=0.0, full=1e6, least=1, most=1)
-    measured = compare(server, contender("library"), contender("twice"), TIMED.problem, impossible)
+    measured = compare(
+        server, contender("library"), contender("far_too_much"), TIMED.problem, impossible
+    )
     assert (measured.looks, len(measured.ratios)) == (2, 1)
 
 

@@ -20,10 +20,10 @@ from grader.fabric import region
 def calls(ctx: RankContext, inputs: dict[str, Any]) -> list[Any]:
     """Call the function of `inputs["task"]`, and take gradients where a case says so.
 
-    A case: `tensors` (positional arguments), `more` (those after them), `named`, `gradient`
-    (of the result, or None), `ranks`, `refused`, `no_group` (the function takes none). Answers: `outputs` (a list),
-    `gradients` (by tensor), `tensors` as they are afterwards, `own_memory` (the result shares no
-    storage with an argument), `marks` (before, between, after).
+    A case: `tensors` (positional arguments), `more` (those after them), `named`, `gradient` (of
+    the result, or None), `ranks`, `refused`, `no_group` (the function takes none). Answers:
+    `outputs` (a list), `gradients` (by tensor), `tensors` as they are afterwards, `own_memory` (the
+    result shares no storage with an argument), `marks` (before, between, after).
     """
     function = ctx.function(inputs["task"])
     answers: list[Any] = []

@@ -14,13 +14,17 @@ def run_dualpipe(schedule, stages, inputs, targets, loss_fn, group=None):
     return right(schedule, stages, inputs, targets, loss_fn, group)
 
 
-def _one_by_one(self, tensor, other):
-    mine, theirs = tensor.contiguous().clone(), torch.empty_like(tensor)
-    steps = [lambda: dist.send(mine, group=self._group, group_dst=other)]
-    steps.append(lambda: dist.recv(theirs, group=self._group, group_src=other))
-    for step in steps if self._rank < other else reversed(steps):
-        step()
-    return theirs
+def _one_by_one(self, tensors, other):
+    received = []
+    for tensor in tensors:
+        mine, theirs = tensor.contiguous().clone(), torch.empty_like(tensor)
+        if self._rank < other:
+            dist.send(mine, group=self._group, group_dst=other)
+        dist.recv(theirs, group=self._group, group_src=other)
+        if self._rank > other:
+            dist.send(mine, group=self._group, group_dst=other)
+        received.append(theirs)
+    return received
 
 
 _Copies._exchange = _one_by_one
