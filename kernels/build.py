@@ -13,11 +13,14 @@ from pathlib import Path
 from kernels import cache, compilers, elf, native
 from kernels.compilers import CompileError, Compiler
 
-_COMMON = (
-    "-std=c++17 -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -fno-strict-aliasing "
-    "-fno-math-errno -ffp-contract=off -w"
-).split()
-_GCC = "-fno-extern-tls-init -fno-gnu-unique -fmax-errors=4 -fdiagnostics-color=never".split()
+_COMMON = [
+    *("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"),
+    *("-fno-strict-aliasing", "-fno-math-errno", "-ffp-contract=off", "-w"),
+]
+_GCC = [
+    *("-fno-extern-tls-init", "-fno-gnu-unique"),
+    *("-fmax-errors=4", "-fdiagnostics-color=never"),
+]
 _CLANG = ["-ferror-limit=4", "-fno-color-diagnostics"]
 # DWARF 4: binutils of Debian 12 takes some lines of `#line` files for the unit's in DWARF 5.
 _FAST = ["-O2", "-g1", "-gdwarf-4"]

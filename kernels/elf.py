@@ -54,6 +54,6 @@ def plain_name(symbol: str) -> str:
             begin, length = match.end(), int(match[1])
             if re.fullmatch(r"(_\d+)?", symbol[begin + length :]):
                 return symbol[begin : begin + length]
-    if match := re.fullmatch(r"_ZL?(\d+)(\w+)", symbol):
-        return match[2][: int(match[1])]
+    if plain := re.fullmatch(r"_ZL?(\d+)(\w+)", symbol):
+        return plain[2][: int(plain[1])]
     return symbol.split(".")[0]

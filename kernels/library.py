@@ -82,7 +82,7 @@ class KernelFile:
         kinds = "".join(parameter.kind for parameter in contract.parameters)
         integers = [0] * len(kinds)
         reals = [0.0] * len(kinds)
-        buffers = []
+        buffers: list[Any] = []
         make_buffer = native.launcher().Buffer
         for i, (parameter, value) in enumerate(zip(contract.parameters, arguments, strict=True)):
             if isinstance(value, torch.Tensor):

@@ -41,4 +41,4 @@ def _measure(kernels: KernelRunner, task: str, name: str) -> float:
     if not found["agrees"]:
         raise CheckFailed(f"{name}: its result on the timed operands is wrong")
     pairs = zip(found["copy_seconds"], found["seconds"], strict=True)
-    return statistics.median(copy / own for copy, own in pairs)
+    return float(statistics.median(copy / own for copy, own in pairs))

@@ -61,7 +61,7 @@ def simulate_script(
         write_chrome_trace(timed.timeline, trace_file)
         print(f"trace: {trace_file} (opens in https://ui.perfetto.dev)", file=out)
     if picture_file is not None:
-        write_picture(timed.timeline, picture_file)
+        write_picture(timed.timeline, picture_file, title=script.name)
         print(f"picture: {picture_file}", file=out)
     return 1 if result.findings else 0
 

@@ -44,9 +44,10 @@ def measure(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _time(function: Callable[[], Any], flush: torch.Tensor) -> float:
     flush.fill_(1)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    cuda: Any = torch.cuda
+    begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
     # Hold the GPU back until everything is queued, so that the host's part is not timed.
-    torch.cuda._sleep(200_000)
+    cuda._sleep(200_000)
     begin.record()
     function()
     end.record()
