@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernels.compilers import CompileError as CompileError, NoCompiler as NoCompiler
+    from kernels.compilers import CompileError as CompileError
+    from kernels.compilers import NoCompiler as NoCompiler
     from kernels.faults import KernelFault as KernelFault
-    from kernels.library import ArgumentError as ArgumentError, KernelFile as KernelFile
+    from kernels.library import ArgumentError as ArgumentError
+    from kernels.library import KernelFile as KernelFile
     from kernels.native import NotBuilt as NotBuilt
-    from kernels.ops import Kernels as Kernels, beside as beside
+    from kernels.ops import Kernels as Kernels
+    from kernels.ops import beside as beside
 
 __all__ = [
     *("beside", "Kernels", "KernelFile", "cuda_available", "cuda_problem"),

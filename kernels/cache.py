@@ -17,6 +17,7 @@ from pathlib import Path
 
 ENVIRONMENT = "TINYPARALLEL_CACHE"
 _PREFIX = "building-"
+_KEPT_SECONDS = 30 * 24 * 3600.0  # builds of kernels that nobody has used for so long are removed
 
 
 def cache_folder() -> Path:
@@ -57,6 +58,8 @@ def build_once(name: str, build: Callable[[Path], None]) -> Path:
     top = cache_folder()
     done = top / name
     if done.is_dir():
+        with contextlib.suppress(OSError):  # a cache that others own can still be read
+            os.utime(done)
         return done
     _sweep(top)
     scratch = Path(tempfile.mkdtemp(dir=top, prefix=_PREFIX))
@@ -78,14 +81,19 @@ def build_once(name: str, build: Callable[[Path], None]) -> Path:
 
 
 def _sweep(top: Path) -> None:
-    """Remove what killed builds have left."""
+    """Remove what killed builds have left, and builds that have long not been used."""
+    now = _now(top)
+    for build in [*top.glob("cpu-*"), *top.glob("gpu-*")]:
+        with contextlib.suppress(OSError):
+            if build.stat().st_mtime < now - _KEPT_SECONDS:
+                shutil.rmtree(build, ignore_errors=True)
     for scratch in top.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             descriptor = os.open(scratch, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A folder this young may belong to a process that has not locked it yet.
-                if os.fstat(descriptor).st_mtime < _now(top) - 60:
+                if os.fstat(descriptor).st_mtime < now - 60:
                     shutil.rmtree(scratch, ignore_errors=True)
             finally:
                 os.close(descriptor)

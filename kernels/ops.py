@@ -184,11 +184,11 @@ class Kernels:
         counts = torch.zeros(num_experts, dtype=torch.int32, device=tokens.device)
         assignments = count * k
         sizes: list[Any] = [assignments, num_experts]
-        self._launch("moe_count", [counts, experts, *sizes], experts, -(-assignments // 1024))
+        self._launch("moe_permute_count", [counts, experts, *sizes], experts, -(-assignments // 1024))
         begin = (counts.cumsum(0) - counts).to(torch.int32)
         position = torch.empty_like(experts)
         arguments = [position, experts, begin, *sizes]
-        self._launch("moe_position", arguments, experts, num_experts)
+        self._launch("moe_permute_position", arguments, experts, num_experts)
         rows = _new(tokens, (int(counts.sum()), hidden), tokens.dtype)
         arguments = [rows, tokens, position, assignments, k, hidden]
         self._launch(f"moe_permute_{_suffix(tokens)}", arguments, tokens, -(-count // 8))

@@ -45,7 +45,11 @@ def expect(
         wrong = list(suspects())
         if isinstance(got, torch.Tensor) and got.shape != wanted.shape:
             cause = next((why for other, why in wrong if other.shape == got.shape), cause)
-        compare(wrong, cause)
+        try:
+            compare(wrong, cause)
+        except CheckFailed as failure:
+            failure.cause = failure.cause or cause
+            raise
 
 
 def judge_layer(case: LayerCase, answers: Sequence[Any]) -> None:
@@ -86,11 +90,11 @@ def _judge_step(
             got["input_gradient"], own, f"{where}, gradient of the input",
             lambda: causes.of_input_gradient(case, wanted, number, place),
         )  # fmt: skip
-    judge_parameters(case, wanted, got, place, where)
+    judge_parameters(case, wanted, got, number, place, where)
 
 
 def judge_parameters(
-    case: LayerCase, wanted: Step, got: Mapping[str, Any], place: int, where: str
+    case: LayerCase, wanted: Step, got: Mapping[str, Any], number: int, place: int, where: str
 ) -> None:
     """Names, gradients, and values after the optimizer's step."""
     names = set(got["parameters"])
@@ -113,7 +117,7 @@ def judge_parameters(
         own = case.shard(name, gradient, place)
         expect(
             found, own, f"{where}, gradient of {name}",
-            partial(causes.of_gradient, case, name, gradient, place),
+            partial(causes.of_gradient, case, wanted, number, name, gradient, place),
         )  # fmt: skip
     for name, value in wanted.after.items():
         expect(

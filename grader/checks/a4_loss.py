@@ -129,7 +129,7 @@ def judge_loss(case: LossCase, answers: Sequence[Mapping[str, Any]]) -> None:
         assert_close(
             answer["loss"], wanted, dtype=case.logits.dtype, operations=_operations(case),
             scale=scale, where=where, suspects=loss_suspects(case, logits, wanted, place),
-            cause=_overflow(answer["loss"]),
+            cause=_overflow(answer["loss"]) or _counts_ignored(case, answer["loss"]),
         )  # fmt: skip
         whole = share(case.logits, -1, place, len(case.members))
         for name, got, before in (
@@ -170,6 +170,13 @@ def judge_gradient(case: LossCase, answers: Sequence[Mapping[str, Any]]) -> None
 
 def _operations(case: LossCase) -> int:
     return OPERATIONS if case.logits.dtype in (torch.float32, torch.float64) else 6
+
+
+def _counts_ignored(case: LossCase, got: object) -> str | None:
+    if not isinstance(got, torch.Tensor) or got.shape != case.target.shape:
+        return None
+    ignored = case.target == case.options.get("ignore_index", -100)
+    return "ignored tokens have a loss" if bool((got[ignored] != 0).any()) else None
 
 
 def _overflow(got: object) -> str | None:
@@ -215,6 +222,11 @@ def loss_suspects(
             at_other = (case.target - other * columns).clamp(0, columns - 1).unsqueeze(-1)
             everyone += part.gather(-1, at_other).squeeze(-1)
         suspects.append((lse - everyone, "logits of ranks without the target are added, too"))
+        owns = [part - part.amax(-1, keepdim=True) for part in logits.chunk(size, -1)]
+        mixed = torch.cat(owns, -1)
+        mixed_loss = mixed.exp().sum(-1).log() - mixed.gather(-1, indices).squeeze(-1)
+        why = "each rank subtracts its own largest logit: exponentials of ranks do not add up"
+        suspects.append((mixed_loss, why))
         if (case.target == ignore).any():
             kept = lse - logits.gather(-1, indices).squeeze(-1)
             suspects.append((kept, "ignored tokens have a loss"))

@@ -187,6 +187,10 @@ def suspects_of(
             (torch.cat(list(tensors), other), f"joined along dimension {other}, not {dim}"),
             (torch.cat(list(tensors[::-1]), dim), "joined in the wrong order"),
         ]
+    if what == "slice":
+        turns = torch.arange(place, own.shape[dim], size)
+        why = "dealt out in turn, where each rank has a contiguous share"
+        suspects.append((own.index_select(dim, turns), why))
     for other in range(size) if what in ("slice", "sum-slice") else ():
         taken = share(own if what == "slice" else total, dim, other, size)
         suspects.append((taken, f"the share of group rank {other}, not of group rank {place}"))

@@ -41,6 +41,10 @@ def sent(operations: Sequence[Operation], size: int) -> int:
             total += -(-SHARES[operation.kind] * (size - 1) * operation.nbytes // size)
         elif operation.kind == "all_gather":
             total += (size - 1) * operation.nbytes
+        elif operation.kind == "all_to_all":
+            # All but what stays; tasks that may use it have equal shares.
+            own = max(operation.splits, default=operation.nbytes // size)
+            total += operation.nbytes - own
         elif operation.kind != "recv":
             total += operation.nbytes
     return total

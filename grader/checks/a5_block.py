@@ -93,20 +93,21 @@ def judge_block_bytes(
         where = f"{case.label}: rank {rank}"
         metrics["forward_bytes"] = volume.expect_phase(
             forward, world, tensor_parallel, f"{where}, forward",
-            "two all-gathers and two reduce-scatters, as much as two all-reduces", _cause(forward),
+            "two all-gathers and two reduce-scatters, as much as two all-reduces",
+            _cause(forward, 2),
         )  # fmt: skip
         metrics["backward_bytes"] = volume.expect_phase(
             backward, world, tensor_parallel + again + extra, f"{where}, backward",
             "as much as forward, one all-gather per half, and gradients of what is replicated",
-            _cause(backward),
+            _cause(backward, 4),
         )  # fmt: skip
         metrics["tensor_parallel_bytes"] = tensor_parallel
 
 
-def _cause(operations: Sequence[Operation]) -> str | None:
+def _cause(operations: Sequence[Operation], gathers: int) -> str | None:
     if sum(op.kind == "all_reduce" and op.nbytes > 1024 for op in operations):
         return "an all-reduce of activations: a reduce-scatter sends half of it"
-    if sum(op.kind == "all_gather" for op in operations) > 4:
+    if sum(op.kind == "all_gather" for op in operations) > gathers:
         return "query, key and value each gather the input: gather once for all three"
     if sum(op.kind == "reduce_scatter" for op in operations) > 2:
         return "query, key and value each scatter a gradient: add them up first"

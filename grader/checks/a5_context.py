@@ -154,6 +154,7 @@ def judge_shares(case: CallCase, answers: Sequence[Any]) -> None:
             suspects = [
                 (torch.cat([t[0] for t in case.tensors], dim), "shares joined in order of ranks"),
                 (whole.flip(dim), "joined backwards"),
+                (_forwards(case.tensors, dim), "second chunks are joined forwards, not backwards"),
             ]
         if whole.dtype.is_floating_point:
             wide = [(bad.double(), why) for bad, why in suspects]
@@ -169,6 +170,11 @@ def judge_shares(case: CallCase, answers: Sequence[Any]) -> None:
                 f"{where}: the result shares memory with the argument",
                 cause="a view keeps the whole sequence alive on every rank",
             )
+
+
+def _forwards(tensors: list[list[torch.Tensor]], dim: int) -> torch.Tensor:
+    halves = [each[0].chunk(2, dim) for each in tensors]
+    return torch.cat([first for first, _ in halves] + [last for _, last in halves], dim)
 
 
 def _shard_suspects(
@@ -201,6 +207,8 @@ def share_bytes(cluster: SimulatedCluster, rng: torch.Generator, unshard: bool) 
         nbytes = volume.expect_phase(
             operations, 4, allowed if unshard else 0, f"{case.label}: rank {rank}",
             "one all-gather" if unshard else "nothing",
-            cause="every rank has the whole tensor already" if not unshard else None,
+            cause="every rank has the whole tensor already" if not unshard
+            else "an all-reduce moves twice what an all-gather does"
+            if any(op.kind == "all_reduce" for op in operations) else None,
         )  # fmt: skip
     return nbytes

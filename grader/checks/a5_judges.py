@@ -51,6 +51,7 @@ def judge_product(case: CallCase, answers: Sequence[Any]) -> None:
             suspects.append((share(own, 0, place, size), why))
             averaged = share(whole, 0, place, size) / size
             suspects.append((averaged, "averaged over the ranks, where a sum is meant"))
+        suspects += _misplaced(whole, place, size, cut_g)
         answer = answers[place]
         expect(
             answer["outputs"][0],
@@ -89,6 +90,24 @@ def judge_product(case: CallCase, answers: Sequence[Any]) -> None:
                     part = mine_a.mT @ mine[rows]
                 suspects.append((part, "only this rank's rows count: the others' must be gathered"))
             expect(got, gradient, f"{where}, gradient of {name}", partial(list, suspects))
+
+
+def _misplaced(
+    whole: torch.Tensor, place: int, size: int, cut: int
+) -> list[tuple[torch.Tensor, str]]:
+    """Right numbers in wrong rows."""
+    if cut == 1:
+        own = share(whole, 1, place, size)
+        blocks = [share(own, 0, (place - step) % size, size) for step in range(size)]
+        return [(torch.cat(blocks), "blocks stand in the order in which they arrive")]
+    found = []
+    for chunks in (4, 2, 3):
+        parts = whole.tensor_split(chunks)
+        if all(len(part) % size == 0 for part in parts):
+            rows = torch.cat([share(part, 0, place, size) for part in parts])
+            why = "chunks of all rows are scattered: a chunk must hold a part of every rank's share"
+            found.append((rows, why))
+    return found
 
 
 def judge_attention(case: CallCase, answers: Sequence[Any]) -> None:

@@ -71,7 +71,7 @@ def sent(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any
                     operations, world, times * block, f"{case.label}: rank {rank}, {name}",
                     f"{times} times the rank's own keys and values",
                     "keys and values travel as often as there are query heads: send them as they "
-                    "are" if any(op.nbytes > 2 * block for op in operations) else
+                    "are" if any(op.nbytes >= 2 * block for op in operations) else
                     "blocks go round once too often, or something else travels with them",
                 )  # fmt: skip
                 metrics[f"{name}_bytes"] = nbytes

@@ -18,6 +18,9 @@ NO_REDUCE_BACKWARD = (
     "the rank's own part of the gradient only: f is missing before the layer (all-reduce backward)"
 )
 NOT_MASKED = "rows of other ranks' indices are not set to zero before the sum"
+OWN_TOKENS = (
+    "the gradient of this rank's tokens only: what is whole on every rank needs the sum over them"
+)
 NO_REDUCE_FORWARD = "the rank's own part of the sum only: g is missing after the layer"
 
 
@@ -116,14 +119,37 @@ def of_input_gradient(case: LayerCase, wanted: Step, number: int, place: int) ->
     return suspects
 
 
-def of_gradient(case: LayerCase, name: str, gradient: torch.Tensor, place: int) -> Suspects:
+def of_gradient(
+    case: LayerCase, wanted: Step, number: int, name: str, gradient: torch.Tensor, place: int
+) -> Suspects:
     """Wrong gradients of a parameter that people get. gradient: the whole one."""
     size = case.size
     if size == 1:
         return []
     own = case.shard(name, gradient, place)
-    return [
+    suspects: Suspects = [
         (own * size, "the gradient is summed over ranks that all have it already"),
         (own / size, "the gradient is averaged: the ranks hold parts of one sum"),
         (gradient, NOT_CUT),
     ]
+    of_tokens = _of_own_tokens(case, wanted, number, name, place)
+    if of_tokens is not None:
+        suspects.insert(0, (of_tokens, OWN_TOKENS))
+    return suspects
+
+
+def _of_own_tokens(
+    case: LayerCase, wanted: Step, number: int, name: str, place: int
+) -> torch.Tensor | None:
+    """The part of a gradient that a rank's own tokens make, where that is easily told."""
+    if case.enters != 0:
+        return None
+    upstream = share(case.gradients[number], 0, place, case.size)
+    if name == "mlp.down.bias":
+        return upstream.sum((0, 1)) if not case.spec["options"]["dropout"] else None
+    if case.layer != "norm":
+        return None
+    state = {n: v.clone().requires_grad_() for n, v in wanted.before.items()}
+    x = share(case.xs[number], 0, place, case.size)
+    (found,) = torch.autograd.grad(dense.forward(case.spec, state, x), state[name], upstream)
+    return found

@@ -33,6 +33,11 @@ def attention_suspects(case: CallCase, place: int) -> Suspects:
         found.append((own(dense.attention(q, k, v, False)[0]), "the causal mask is left out"))
     if size == 1:
         return found
+    if causal:
+        keys = torch.cat([part[1] for part in parts], 2)
+        values = torch.cat([part[2] for part in parts], 2)
+        for name, mask in _wrong_masks(mine.shape[2], place, size, layout):
+            found.append((_masked(mine, keys, values, mask), name))
     alone = dense.attention(mine, parts[place][1], parts[place][2], causal)[0]
     found.append((alone, "the rank's own block only: no other block came into the result"))
     blocks = [dense.attention(mine, part[1], part[2], False)[0] for part in parts]
@@ -40,11 +45,6 @@ def attention_suspects(case: CallCase, place: int) -> Suspects:
         (torch.stack(blocks).sum(0), "blocks are added without the weights exp(lse_block − lse)"),
         (torch.stack(blocks).mean(0), "blocks are averaged, not weighted by exp(lse_block − lse)"),
     ]
-    if causal:
-        keys = torch.cat([part[1] for part in parts], 2)
-        values = torch.cat([part[2] for part in parts], 2)
-        for name, mask in _wrong_masks(mine.shape[2], place, size, layout):
-            found.append((_masked(mine, keys, values, mask), name))
     return found
 
 

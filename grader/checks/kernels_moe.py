@@ -50,14 +50,14 @@ def _label(i: int, tokens: int, k: int, experts: int, hidden: int) -> str:
 
 
 def count_cases(rng: torch.Generator) -> list[Case]:
-    """Launches of moe_count; the counts already hold something."""
+    """Launches of moe_permute_count; the counts already hold something."""
     made = []
     for i, (tokens, k, experts, hidden, _) in enumerate(SIZES):
         chosen = _experts(rng, i, tokens, k, experts)
         before = torch.randint(0, 9, (experts,), generator=rng, dtype=torch.int32)
         made.append(
             Case(
-                "moe_count",
+                "moe_permute_count",
                 [before, chosen, tokens * k, experts],
                 partial(_judge_count, before, chosen),
                 _label(i, tokens, k, experts, hidden),
@@ -82,7 +82,7 @@ def _judge_count(before: torch.Tensor, chosen: torch.Tensor, got: Outputs) -> No
 
 
 def position_cases(rng: torch.Generator) -> list[Case]:
-    """Launches of moe_position."""
+    """Launches of moe_permute_position."""
     made = []
     for i, (tokens, k, experts, hidden, _) in enumerate(SIZES):
         chosen = _experts(rng, i, tokens, k, experts)
@@ -90,7 +90,7 @@ def position_cases(rng: torch.Generator) -> list[Case]:
         begin = (counts.cumsum(0) - counts).to(torch.int32)
         made.append(
             Case(
-                "moe_position",
+                "moe_permute_position",
                 [torch.full_like(chosen, -7), chosen, begin, tokens * k, experts],
                 partial(_judge_position, chosen),
                 _label(i, tokens, k, experts, hidden),

@@ -28,7 +28,7 @@ from grader.checks.a2_throughput import keeps_up
 from grader.checks.a2_volume import Run
 from grader.checks.causes import Bench, Case
 from grader.checks.framework import check
-from grader.checks.throughput import Plan, Throughput
+from grader.checks.throughput import Throughput
 from grader.checks.world import SimulatedCluster
 
 #: Nodes of the two-level checks, by the global ranks of their places.
@@ -215,7 +215,7 @@ def test_ring_rounds(cluster: Cluster, rng: Rng, metrics: Metrics) -> None:
 
 @check("a2.ring_all_reduce", 6.5, "keeps up with the library's all-reduce")
 def test_ring_throughput(throughput: Throughput) -> None:
-    keeps_up(throughput, "a2.ring_all_reduce", Plan(floor=0.35, full=0.7))
+    keeps_up(throughput, "a2.ring_all_reduce")
 
 
 @check("a2.pipelined_ring_all_reduce", 2.5, "reduces on every rank, whatever the segments")
@@ -278,7 +278,7 @@ def test_pipelined_overlap(cluster: Cluster, rng: Rng, metrics: Metrics) -> None
 
 @check("a2.pipelined_ring_all_reduce", 3, "keeps up with the library's all-reduce")
 def test_pipelined_throughput(throughput: Throughput) -> None:
-    keeps_up(throughput, "a2.pipelined_ring_all_reduce", Plan(floor=0.35, full=0.7))
+    keeps_up(throughput, "a2.pipelined_ring_all_reduce")
 
 
 @check("a2.halving_doubling_all_reduce", 4, "reduces on every rank")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from grader.checks import a4_loss as loss
 from grader.checks import a4_mappings as mappings
 from grader.checks import a4_volume as volume
 from grader.checks.a4_cases import (
@@ -20,6 +19,7 @@ from grader.checks.a4_cases import (
     layer_case,
     run_cases,
 )
+from grader.checks.a4_checks_loss import *  # noqa: F403
 from grader.checks.a4_dense import spec
 from grader.checks.a4_judges import expect_refused, judge_layer, judge_refusal, judge_shards
 from grader.checks.a4_layers import (
@@ -35,15 +35,13 @@ from grader.checks.a4_layers import (
     variants,
 )
 from grader.checks.a4_masks import judge_masks
+from grader.checks.a4_throughput import keeps_up
 from grader.checks.framework import check
+from grader.checks.throughput import Throughput
 from grader.checks.world import SimulatedCluster
-
-NO_THROUGHPUT = "throughput is not measured by this version"
-Metrics = dict[str, Any]
 
 COPY, REDUCE = "a4.copy_to_tensor_parallel", "a4.reduce_from_tensor_parallel"
 SCATTER, GATHER = "a4.scatter_to_tensor_parallel", "a4.gather_from_tensor_parallel"
-LOSS = loss.TASK
 
 
 def row(task: str, points: float, demand: str) -> Any:
@@ -114,7 +112,7 @@ def test_mapping_in_place(cluster: SimulatedCluster, rng: torch.Generator, task:
     ],
 )
 def test_mapping_bytes(
-    cluster: SimulatedCluster, rng: torch.Generator, metrics: Metrics, task: str
+    cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any], task: str
 ) -> None:
     mappings.judge_bytes(cluster, mappings.MAPPINGS[task], rng, metrics)
 
@@ -199,7 +197,7 @@ def test_layer_groups(cluster: SimulatedCluster, rng: torch.Generator, task: str
     ],
 )
 def test_layer_shards(
-    cluster: SimulatedCluster, rng: torch.Generator, metrics: Metrics, task: str
+    cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any], task: str
 ) -> None:
     for world in (2, 4):
         case = make(task, rng, world)
@@ -238,7 +236,7 @@ EXTRA = {
     ],
 )
 def test_layer_bytes(
-    cluster: SimulatedCluster, rng: torch.Generator, metrics: Metrics, task: str
+    cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any], task: str
 ) -> None:
     world = 4
     for (name, other), directions in ALLOWED.items():
@@ -311,9 +309,7 @@ def refuse_indices(cluster: SimulatedCluster, rng: torch.Generator) -> None:
             judge_refusal(said, [index], f"index {index} of 10 rows: rank {rank}")
 
 
-@check(
-    ATTENTION, points=1.5, name="draws other dropout masks on every rank, and leaves ranks alike"
-)
+@check(ATTENTION, points=1.5, name="draws other masks on every rank, and leaves ranks alike")
 def test_attention_dropout(cluster: SimulatedCluster, rng: torch.Generator) -> None:
     for grouped in (1, 2):
         case = attention(rng, 2, None, grouped, p=0.4, seed=1234)
@@ -327,115 +323,5 @@ def test_attention_dropout(cluster: SimulatedCluster, rng: torch.Generator) -> N
     "task",
     [row(task, 2.5, "is about as fast as torch's tensor parallelism") for task in (MLP, ATTENTION)],
 )
-def test_throughput(task: str) -> None:
-    pytest.skip(NO_THROUGHPUT)
-
-
-# the loss -----------------------------------------------------------------------------------------
-
-
-@check(LOSS, points=4, name="is the loss of the gathered logits")
-def test_loss_values(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = [loss.make(rng, world, lead=lead) for world in (1, 2, 3) for lead in ((4,), (3, 2))]
-    cases += [loss.make(rng, 3, owner=owner, label="targets on one rank") for owner in (0, 2)]
-    cases.append(loss.make(rng, 2, dtype=torch.float32, label="float32"))
-    loss.check(cluster, cases, gradient=False)
-
-
-@check(LOSS, points=4, name="gives each rank the gradient of its own logits")
-def test_loss_gradients(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = [loss.make(rng, world) for world in (1, 2, 3)]
-    cases += [loss.make(rng, 3, owner=owner, label="targets on one rank") for owner in (0, 2)]
-    cases.append(loss.make(rng, 2, dtype=torch.float32, label="float32"))
-    loss.check(cluster, cases, loss=False)
-
-
-@check(LOSS, points=2, name="smooths over the whole vocabulary")
-def test_loss_smoothing(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = [
-        loss.make(rng, world, label_smoothing=0.2, label="label_smoothing=0.2") for world in (1, 3)
-    ]
-    loss.check(cluster, cases)
-
-
-@check(LOSS, points=2, name="leaves ignored tokens out")
-def test_loss_ignored(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = []
-    for ignored in (-100, 0, 17):
-        label = f"ignore_index={ignored}"
-        cases += [loss.make(rng, 3, ignored=ignored, label=label)]
-        cases += [loss.make(rng, 3, ignored=ignored, label=f"{label}, label_smoothing=0.1",
-                            label_smoothing=0.1)]  # fmt: skip
-    loss.check(cluster, cases)
-
-
-@check(LOSS, points=2, name="does not overflow")
-def test_loss_large(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = [
-        loss.make(rng, 3, scale=1e4, dtype=dtype, label="logits of 10⁴", label_smoothing=smoothing)
-        for dtype in (torch.float64, torch.float32)
-        for smoothing in (0.0, 0.1)
-    ]
-    for sign in (1, -1):
-        case = loss.make(rng, 3, label=f"one rank's logits at {sign}0⁴")
-        case.logits[..., :6] += sign * 1e4
-        cases.append(case)
-    loss.check(cluster, cases)
-
-
-@check(LOSS, points=3, name="sends at most two all-reduces and four numbers per token")
-def test_loss_bytes(cluster: SimulatedCluster, rng: torch.Generator, metrics: Metrics) -> None:
-    world, lead = 4, (6, 3)
-    case = loss.make(rng, world, lead=lead, columns=16, label_smoothing=0.1)
-    outcome = loss.run(cluster, [case])
-    numbers = 4 * lead[0] * lead[1] * 8
-    for rank, (answer,) in enumerate(outcome.outputs):
-        forward, backward = volume.phases(outcome.trace, rank, answer["marks"])
-        where = f"{case.label}: rank {rank}, forward"
-        cause = (
-            "all logits are gathered" if any(op.kind == "all_gather" for op in forward) else None
-        )
-        metrics["forward_bytes"] = volume.expect_phase(
-            forward, world, volume.moved("all_reduce", numbers, world), where,
-            "all-reduces of four numbers per token", cause,
-        )  # fmt: skip
-        volume.expect_calls(
-            forward, "all_reduce", 2, where,
-            cause="what is summed can travel together: one all-reduce MAX, one SUM",
-        )  # fmt: skip
-        volume.expect_phase(
-            backward, world, 0, f"{case.label}: rank {rank}, backward", "nothing",
-            cause="each rank has all it needs for its own logits' gradient",
-        )  # fmt: skip
-
-
-@check(LOSS, points=1, name="works in sub-groups")
-def test_loss_groups(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = [loss.make(rng, GROUP_WORLD, ranks, label_smoothing=0.1) for ranks in (GROUP, PAIR)]
-    loss.check(cluster, cases)
-
-
-@check(LOSS, points=1, name="takes 16-bit logits")
-def test_loss_narrow(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    loss.check(cluster, [loss.make(rng, 2, columns=64, dtype=torch.bfloat16, label="bfloat16")])
-
-
-@check(LOSS, points=1, name="refuses arguments that do not fit")
-def test_loss_refuses(cluster: SimulatedCluster, rng: torch.Generator) -> None:
-    cases = [loss.make(rng, 2, label=label) for label in ("target 12", "target -1", "shapes")]
-    cases.append(loss.make(rng, 2, label="label_smoothing=1.5", label_smoothing=1.5))
-    cases[0].target.view(-1)[0] = 12
-    cases[1].target.view(-1)[0] = -1
-    cases[2].target = cases[2].target[:-1]
-    for case in cases:
-        case.refused = True
-    outcome = loss.run(cluster, cases)
-    wanted = (
-        ("12", "11"),
-        ("-1", "11"),
-        ("target", "(4, 2)", "(5, 2)"),
-        ("label_smoothing", "1.5"),
-    )
-    for number, (case, words) in enumerate(zip(cases, wanted, strict=True)):
-        for rank, answers in enumerate(outcome.outputs):
-            judge_refusal(answers[number].get("error"), words, f"{case.label}: rank {rank}")
+def test_throughput(throughput: Throughput, task: str) -> None:
+    keeps_up(throughput, task)

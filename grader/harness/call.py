@@ -6,9 +6,7 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,17 +14,10 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from grader.harness import frames, processes
-from grader.harness.errors import DecodeError
-from grader.harness.reply import (
-    Limits,
-    OutputTail,
-    RaisedError,
-    Reply,
-    Status,
-    exit_words,
-    failure,
-    raised_error,
-)
+from grader.harness.directories import remove_directory
+from grader.harness.events import step
+from grader.harness.reply import Limits, OutputTail, Reply, Status, exit_words
+from grader.harness.result import Refused, ResultReader
 from grader.harness.worker import EXIT_NO_CHANNEL
 
 _LOOK_SECONDS: Final = 0.03
@@ -36,7 +27,6 @@ _STACKS_QUIET_SECONDS: Final = 0.03
 _SILENCE_SECONDS: Final = 2.0
 _END_SECONDS: Final = 30.0
 _START_SECONDS: Final = 20.0
-_LONGEST_WAIT: Final = 1.0
 _CHUNK: Final = 1 << 18
 _MAX_STACKS: Final = 256 << 10
 
@@ -71,8 +61,6 @@ class Call:
         self._request = control
         self._base = base_directory
         self._limits = limits
-        self._progress = progress
-        self._build = build
         self._token = os.urandom(16).hex()
         self._hold = hold
         self._cores = cores
@@ -84,13 +72,10 @@ class Call:
             for part in frames.pack({**call, "progress": progress is not None}, blob)
             if part
         ]
-        self._reader = frames.FrameReader(limits.result_bytes + frames.MAX_JSON_NBYTES)
-        self._received = 0
+        self._result = ResultReader(self._token, limits.result_bytes, progress, build)
         self._output = OutputTail(limits.output_bytes)
         self._stacks = OutputTail(_MAX_STACKS)
         self._verdict: tuple[Status, str] | None = None
-        self._value: Any = None
-        self._error: RaisedError | None = None
         self._exit: dict[str, Any] | None = None
         self._lost = False
         self.pid = 0
@@ -351,47 +336,19 @@ class Call:
     def _on_data(self, data: bytes) -> None:
         if self._verdict is not None and self._verdict[0] not in ("ok", "raised"):
             return
-        self._received += len(data)
         try:
-            if self._received > self._limits.result_bytes + frames.MAX_JSON_NBYTES:
-                raise frames.FrameError(f"more than {self._limits.result_bytes} bytes")
-            for message, blob in self._reader.feed(data):
-                self._on_frame(message, blob)
-        except (frames.FrameError, DecodeError) as error:
-            self._refuse(f"the result channel holds something else than one result: {error}")
-
-    def _refuse(self, detail: str) -> None:
-        """Something forged or broken came: no value, whatever came before."""
-        self._value = self._error = None
-        self._verdict = None
-        self._end("died", detail)
-
-    def _on_frame(self, message: dict[str, Any], blob: bytes) -> None:
-        from grader.harness.codec import decode
-
-        if self._verdict is not None:
-            self._refuse("more than one result came from the call")
+            verdict = self._result.feed(data)
+        except Refused as refused:
+            self._verdict = None  # whatever came before
+            self._end("died", str(refused))
             return
-        status, bound = message.get("status"), self._limits.result_bytes
-        if message.get("token") != self._token:
-            self._refuse("a result that the harness did not write came from the call")
-        elif message.get("kind") == "progress" and self._progress is not None:
-            self._progress(decode(message.get("tree"), blob, name="progress", max_nbytes=bound))
-        elif status == "ok":
-            self._value = decode(
-                message.get("tree"), blob, build=self._build, name="result", max_nbytes=bound
-            )
-            self._verdict = ("ok", "")
-            if self._hold:
-                self._deadline = self._next_look = float("inf")
-            else:
-                self._kill(b"end")
-        elif status in ("raised", "left"):
-            self._error = raised_error(message.get("error"))
-            self._verdict = failure(status, self._error)
-            self._kill(b"end")
+        if verdict is None:
+            return
+        self._verdict = verdict
+        if self._hold and verdict[0] == "ok":
+            self._deadline = self._next_look = float("inf")
         else:
-            self._refuse("a result that the harness did not write came from the call")
+            self._kill(b"end")
 
     # -- the end
 
@@ -408,7 +365,7 @@ class Call:
                 handler(selectors.EVENT_READ)
 
     def _seen(self) -> int:
-        return self._received + self._output.total + self._stacks.total
+        return self._result.received + self._output.total + self._stacks.total
 
     def _outcome(self) -> tuple[Status, str]:
         if self._verdict is not None:
@@ -425,8 +382,8 @@ class Call:
         usage = self._exit or {}
         return Reply(
             status=status,
-            value=self._value,
-            error=self._error,
+            value=self._result.value,
+            error=self._result.error,
             detail=detail,
             output=self._output.text(),
             stacks=self._stacks.text(),
@@ -440,17 +397,3 @@ class Call:
     def server_lost(self) -> bool:
         """Whether the server ended, or stopped answering, during the call."""
         return self._lost
-
-
-def step(selector: selectors.BaseSelector, due: float) -> None:
-    """Wait for events, at most until ``due`` on the monotonic clock, and handle them."""
-    for key, mask in selector.select(min(max(due - time.monotonic(), 0.0), _LONGEST_WAIT)):
-        key.data(mask)
-
-
-def remove_directory(directory: str) -> None:
-    """Remove a worker's directory, whatever it made of its modes and depth."""
-    shutil.rmtree(directory, ignore_errors=True)
-    if os.path.lexists(directory):
-        subprocess.run(["chmod", "-R", "u+rwX", directory], stderr=subprocess.DEVNULL)
-        subprocess.run(["rm", "-rf", directory], stderr=subprocess.DEVNULL)

@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from grader.harness import processes, worker
-from grader.harness.call import Call, ServerLost, remove_directory
+from grader.harness.call import Call, ServerLost
+from grader.harness.directories import remove_directory
 from grader.harness.reply import Limits, Reply, failure, raised_error
 
 _KIT: Final = Path(__file__).resolve().parents[2]

@@ -41,11 +41,15 @@ SIMT_INLINE __nv_bfloat16 __float2bfloat16_rz(float x) {
 SIMT_INLINE __nv_bfloat16 __double2bfloat16(double x) { return __nv_bfloat16((float)x); }
 SIMT_INLINE __nv_bfloat16 __int2bfloat16_rn(int x) { return __nv_bfloat16((float)x); }
 SIMT_INLINE float __bfloat162float(__nv_bfloat16 x) { return (float)x; }
-SIMT_INLINE __nv_bfloat162 __float2bfloat162_rn(float x) { return {__nv_bfloat16(x), __nv_bfloat16(x)}; }
+SIMT_INLINE __nv_bfloat162 __float2bfloat162_rn(float x) {
+    return {__nv_bfloat16(x), __nv_bfloat16(x)};
+}
 SIMT_INLINE __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
     return {__nv_bfloat16(x), __nv_bfloat16(y)};
 }
-SIMT_INLINE __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __floats2bfloat162_rn(v.x, v.y); }
+SIMT_INLINE __nv_bfloat162 __float22bfloat162_rn(float2 v) {
+    return __floats2bfloat162_rn(v.x, v.y);
+}
 SIMT_INLINE float2 __bfloat1622float2(__nv_bfloat162 v) { return {(float)v.x, (float)v.y}; }
 SIMT_INLINE __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 x) { return {x, x}; }
 SIMT_INLINE __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }

@@ -221,7 +221,8 @@ template <typename... P> struct SimtCaller {
     template <size_t N, size_t... I> struct Make : Make<N - 1, N - 1, I...> {};
     template <size_t... I> struct Make<0, I...> { typedef Places<I...> type; };
     template <size_t... I>
-    __attribute__((no_sanitize("thread"), noinline)) static void unpack(void (*kernel)(P...), void** arguments, Places<I...>) {
+    __attribute__((no_sanitize("thread"), noinline)) static void unpack(
+        void (*kernel)(P...), void** arguments, Places<I...>) {
         (void)arguments;
         kernel(*(P*)arguments[I]...);
     }

@@ -49,7 +49,9 @@ SIMT_INLINE float __int2float_rn(int x) { return (float)x; }
 SIMT_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
 SIMT_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 SIMT_INLINE int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
-SIMT_INLINE int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll((unsigned long long)x); }
+SIMT_INLINE int __clzll(long long x) {
+    return x == 0 ? 64 : __builtin_clzll((unsigned long long)x);
+}
 SIMT_INLINE int __ffs(int x) { return __builtin_ffs(x); }
 SIMT_INLINE int __ffsll(long long x) { return __builtin_ffsll(x); }
 SIMT_INLINE unsigned __brev(unsigned x) {

@@ -40,7 +40,8 @@ PYBIND11_MODULE(tinyparallel_launcher, m) {
         .def(
             "launch",
             [](Module& self, std::string kernel, std::vector<std::uint32_t> grid,
-               std::vector<std::uint32_t> block, std::uint32_t shared_bytes, std::uint32_t order, std::string kinds,
+               std::vector<std::uint32_t> block, std::uint32_t shared_bytes,
+               std::uint32_t order, std::string kinds,
                std::vector<std::int64_t> integers, std::vector<double> reals,
                std::vector<Buffer> buffers, std::uint64_t stream, bool timed) {
                 Launch launch{std::move(kernel), std::move(grid),    std::move(block),
@@ -50,7 +51,8 @@ PYBIND11_MODULE(tinyparallel_launcher, m) {
                 return self.launch(launch, timed);
             },
             py::arg("kernel"), py::arg("grid"), py::arg("block"), py::arg("shared_bytes"),
-            py::arg("order"), py::arg("kinds"), py::arg("integers"), py::arg("reals"), py::arg("buffers"),
+            py::arg("order"), py::arg("kinds"), py::arg("integers"), py::arg("reals"),
+            py::arg("buffers"),
             py::arg("stream"), py::arg("timed"));
     py::class_<CpuModule, Module>(m, "CpuModule")
         .def(py::init<const std::string&, const CpuModule::Shared&>(), py::arg("path"),

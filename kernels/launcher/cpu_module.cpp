@@ -17,7 +17,8 @@ Arguments::Arguments(const Launch& launch) : values_(launch.kinds.size()) {
     for (std::size_t i = 0; i < launch.kinds.size(); i++) {
         values_[i].bits = 0;
         if (launch.kinds[i] == 'p')
-            values_[i].bits = launch.buffers.at(static_cast<std::size_t>(launch.integers[i])).address;
+            values_[i].bits =
+                launch.buffers.at(static_cast<std::size_t>(launch.integers[i])).address;
         else if (launch.kinds[i] == 'i')
             values_[i].integer = launch.integers[i];
         else
@@ -86,7 +87,8 @@ Outcome CpuModule::launch(const Launch& launch, bool) {
     }
     std::vector<std::int32_t> which;
     for (std::size_t i = 0; i < launch.kinds.size(); i++)
-        which.push_back(launch.kinds[i] == 'p' ? static_cast<std::int32_t>(launch.integers[i]) : -1);
+        which.push_back(
+            launch.kinds[i] == 'p' ? static_cast<std::int32_t>(launch.integers[i]) : -1);
 
     SimtLaunch plain{};
     plain.entry = found->second.first;

@@ -1,4 +1,5 @@
-// Launching: blocks one after the other, warp by warp, until every thread is done or none can go on.
+// Launching: blocks one after the other, warp by warp, until all threads are done or none can go
+// on.
 #include "machine.h"
 
 #include <errno.h>
@@ -155,7 +156,8 @@ void on_signal(int number, siginfo_t* info, void* context) {
     char* address = (char*)info->si_addr;
     char* low = machine.current->stack;
     if (address >= low && address < low + kGuard)
-        fail(SIMT_CRASH, pc, Site{}, "needs more than %zu KiB of local memory at {0}", kStack >> 10);
+        fail(SIMT_CRASH, pc, Site{}, "needs more than %zu KiB of local memory at {0}",
+             kStack >> 10);
     fail(SIMT_OUT_OF_BOUNDS, pc, Site{}, "accesses address %p at {0}, where there is no memory",
          (void*)address);
 }

@@ -92,7 +92,7 @@ const char* block_name(uint64_t number);
 // Switch to the scheduler; comes back when this thread is ready again.
 void suspend(State why);
 
-// memory.cpp
+// memory.cpp and shadow.cpp
 void memory_begin_launch();
 void memory_begin_block();
 void memory_end_phase();          // at a barrier that completes and at the end of a block

@@ -146,30 +146,6 @@ __device__ __forceinline__ bool can_pack(uintptr_t addresses, int64_t hidden) {
     return addresses % 16 == 0 && hidden % (16 / sizeof(T)) == 0;
 }
 
-// Element by element, for rows of any alignment: 1 to a thread at a time.
-template <typename T>
-__device__ void norm_forward_narrow(T* out, float* mean, float* rstd, const T* input,
-                                    const T* weight, const T* bias, int64_t rows, int64_t hidden,
-                                    float eps, float* part) {
-    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        const T* x = input + row * hidden;
-        float sum = 0.0f, squares = 0.0f;
-        for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) sum += to_float(x[j]);
-        float m = block_sum(sum, part) / hidden;
-        for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x)
-            squares += (to_float(x[j]) - m) * (to_float(x[j]) - m);
-        float r = rsqrtf(block_sum(squares, part) / hidden + eps);
-        for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
-            float y = (to_float(x[j]) - m) * r * to_float(weight[j]) + to_float(bias[j]);
-            from_float(y, &out[row * hidden + j]);
-        }
-        if (threadIdx.x == 0) {
-            mean[row] = m;
-            rstd[row] = r;
-        }
-    }
-}
-
 // layer_norm forward, version 2: a block per row, 16-byte accesses. The row stays in registers from
 // the mean to the result, so memory is read once although the variance needs the mean first.
 template <typename T>
@@ -177,23 +153,19 @@ __device__ void norm_forward2(T* out, float* mean, float* rstd, const T* input, 
                               const T* bias, int64_t rows, int64_t hidden, float eps) {
     constexpr int width = 16 / sizeof(T);
     __shared__ float part[32];
-    if (!can_pack<T>((uintptr_t)out | (uintptr_t)input | (uintptr_t)weight | (uintptr_t)bias,
-                     hidden)) {
-        norm_forward_narrow(out, mean, rstd, input, weight, bias, rows, hidden, eps, part);
-        return;
-    }
-    const Pack<T>* weights = reinterpret_cast<const Pack<T>*>(weight);
-    const Pack<T>* biases = reinterpret_cast<const Pack<T>*>(bias);
-    int64_t packs = hidden / width;
+    bool wide = can_pack<T>(
+        (uintptr_t)out | (uintptr_t)input | (uintptr_t)weight | (uintptr_t)bias, hidden);
+    int64_t packs = wide ? hidden / width : 0;
+    int64_t rest = packs * width + threadIdx.x;  // where this thread's single elements begin
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        const Pack<T>* x = reinterpret_cast<const Pack<T>*>(input + row * hidden);
-        Pack<T>* y = reinterpret_cast<Pack<T>*>(out + row * hidden);
+        const T* x = input + row * hidden;
+        T* y = out + row * hidden;
         Pack<T> kept[KEPT];
         float sum = 0.0f, squares = 0.0f;
 #pragma unroll
         for (int k = 0; k < KEPT; k++) {
             int64_t i = threadIdx.x + (int64_t)k * blockDim.x;
-            if (i < packs) kept[k] = x[i];
+            if (i < packs) kept[k] = reinterpret_cast<const Pack<T>*>(x)[i];
         }
         auto each = [&](auto body) {
 #pragma unroll
@@ -202,7 +174,7 @@ __device__ void norm_forward2(T* out, float* mean, float* rstd, const T* input, 
                 if (i < packs) body(i, kept[k]);
             }
             for (int64_t i = threadIdx.x + (int64_t)KEPT * blockDim.x; i < packs; i += blockDim.x) {
-                Pack<T> pack = x[i];
+                Pack<T> pack = reinterpret_cast<const Pack<T>*>(x)[i];
                 body(i, pack);
             }
         };
@@ -210,23 +182,27 @@ __device__ void norm_forward2(T* out, float* mean, float* rstd, const T* input, 
 #pragma unroll
             for (int j = 0; j < width; j++) sum += to_float(pack.item[j]);
         });
+        for (int64_t j = rest; j < hidden; j += blockDim.x) sum += to_float(x[j]);
         float m = block_sum(sum, part) / hidden;
         each([&](int64_t, const Pack<T>& pack) {
 #pragma unroll
-            for (int j = 0; j < width; j++) {
-                float centred = to_float(pack.item[j]) - m;
-                squares += centred * centred;
-            }
+            for (int j = 0; j < width; j++)
+                squares += (to_float(pack.item[j]) - m) * (to_float(pack.item[j]) - m);
         });
+        for (int64_t j = rest; j < hidden; j += blockDim.x)
+            squares += (to_float(x[j]) - m) * (to_float(x[j]) - m);
         float r = rsqrtf(block_sum(squares, part) / hidden + eps);
         each([&](int64_t i, const Pack<T>& pack) {
-            Pack<T> w = weights[i], b = biases[i], result;
+            Pack<T> w = reinterpret_cast<const Pack<T>*>(weight)[i], result;
+            Pack<T> b = reinterpret_cast<const Pack<T>*>(bias)[i];
 #pragma unroll
             for (int j = 0; j < width; j++)
                 from_float((to_float(pack.item[j]) - m) * r * to_float(w.item[j]) +
                                to_float(b.item[j]), &result.item[j]);
-            y[i] = result;
+            reinterpret_cast<Pack<T>*>(y)[i] = result;
         });
+        for (int64_t j = rest; j < hidden; j += blockDim.x)
+            from_float((to_float(x[j]) - m) * r * to_float(weight[j]) + to_float(bias[j]), &y[j]);
         if (threadIdx.x == 0) {
             mean[row] = m;
             rstd[row] = r;

@@ -5,11 +5,11 @@
 //
 // Assignment a = token * k + choice sends token a / k to expert experts[a]; an expert of -1 means
 // that it was dropped. The kernels, in the order in which they are launched:
-//   moe_count      counts[e] += number of assignments with experts[a] == e
-//   moe_position   position[a] = begin[e] + number of a' < a with the same expert e; -1 if dropped.
-//                  begin[e] is where the rows of expert e start. The order is stable.
-//   moe_permute    rows[position[a]] = tokens[a / k]
-//   moe_unpermute  out[token] = sum over its choices of weights[a] rows[position[a]]
+//   moe_permute_count     counts[e] += number of assignments with experts[a] == e
+//   moe_permute_position  position[a] = begin[e] + number of a' < a with the same expert e, or -1;
+//                         begin[e] is where the rows of expert e start. The order is stable.
+//   moe_permute           rows[position[a]] = tokens[a / k]
+//   moe_unpermute         out[token] = sum over its choices of weights[a] rows[position[a]]
 // tokens, out: (tokens, hidden); rows: (kept assignments, hidden), of float or bfloat16; sums are
 // float. weights: (tokens, k) floats. experts, position: (tokens, k) ints. Any sizes, any alignment
 // that the types allow, any grid, blocks of 32, 64, … 512 threads.
@@ -199,14 +199,14 @@ __device__ void unpermute2(T* __restrict__ out, const T* __restrict__ rows,
 }
 // END SOLUTION
 
-extern "C" __global__ void moe_count(int* counts, const int* experts, int64_t assignments,
+extern "C" __global__ void moe_permute_count(int* counts, const int* experts, int64_t assignments,
                                      int64_t num_experts) {
     // BEGIN SOLUTION
     count2(counts, experts, assignments, num_experts);
     // END SOLUTION
 }
 
-extern "C" __global__ void moe_position(int* position, const int* experts, const int* begin,
+extern "C" __global__ void moe_permute_position(int* position, const int* experts, const int* begin,
                                         int64_t assignments, int64_t num_experts) {
     // BEGIN SOLUTION
     position2(position, experts, begin, assignments, num_experts);

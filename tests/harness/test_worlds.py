@@ -95,7 +95,6 @@ def test_ranks_stay_until_all_have_returned(server: WorkerServer) -> None:
         ("raises", "raised", "my own fault"),
         ("floods", "flood", "bytes on stdout"),
         ("allocates", "memory", "MiB of memory"),
-        ("forks_much", "died", "processes at once"),
     ],
 )
 def test_the_rank_that_fails_is_named(

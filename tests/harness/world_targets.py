@@ -88,12 +88,6 @@ def _allocate() -> NoReturn:
         kept.append(bytearray(b"x") * (16 << 20))
 
 
-def _fork_much() -> NoReturn:
-    while True:
-        if os.fork() == 0:
-            time.sleep(60)
-
-
 segfault = one_does(lambda: ctypes.string_at(0))
 killed = one_does(lambda: os.kill(os.getpid(), signal.SIGKILL))
 leaves = one_does(lambda: os._exit(0))
@@ -104,7 +98,6 @@ hangs_in_c = one_does(lambda: re.match(r"(a+)+$", "a" * 64 + "b"))
 pauses = one_does(lambda: ctypes.CDLL(None).pause())
 floods = one_does(_flood)
 allocates = one_does(_allocate)
-forks_much = one_does(_fork_much)
 
 
 def deadlock(_: object) -> None:

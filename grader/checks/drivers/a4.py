@@ -33,6 +33,12 @@ def described(raised: Exception) -> dict[str, Any]:
     return {"error": {"type": type(raised).__name__, "message": str(raised), "bases": bases}}
 
 
+def unfit(output: Any, gradient: torch.Tensor) -> bool:
+    """Whether a result cannot take the gradient: it is of another shape than it should be."""
+    whole = gradient.dim() == 0
+    return not isinstance(output, torch.Tensor) or not (whole or output.shape == gradient.shape)
+
+
 def outside(ctx: RankContext, case: dict[str, Any]) -> bool:
     """Whether this rank has no part in a case."""
     return case["ranks"] is not None and ctx.rank not in case["ranks"]
@@ -66,6 +72,9 @@ def mappings(ctx: RankContext, inputs: dict[str, Any]) -> list[Any]:
             continue
         marks.append(position())
         gradient = case["gradient"]
+        if unfit(output, gradient):
+            answers.append({"output": output.detach(), "argument": leaf.detach()})
+            continue
         upstream = gradient.expand_as(output) if gradient.dim() == 0 else gradient
         given = upstream.clone()
         result = output + leaf if case["beside"] else output
@@ -107,6 +116,9 @@ def losses(ctx: RankContext, inputs: dict[str, Any]) -> list[Any]:
             answers.append(described(raised))
             continue
         marks.append(position())
+        if unfit(loss, case["gradient"]):
+            answers.append({"loss": loss})
+            continue
         with region(True):
             torch.autograd.backward(loss, case["gradient"])
         marks.append(position())
@@ -246,6 +258,9 @@ def _train(ctx: RankContext, case: dict[str, Any], layer: nn.Module) -> dict[str
         marks = [position()]
         output = ctx.call(layer, x)
         marks.append(position())
+        if unfit(output, gradient):
+            steps.append({"output": output})
+            break
         with region(True):
             torch.autograd.backward(output, gradient)
         marks.append(position())

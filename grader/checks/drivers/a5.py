@@ -13,7 +13,7 @@ import torch
 
 from grader.checks.a3_memory import LiveBytes
 from grader.checks.context import RankContext
-from grader.checks.drivers.a4 import described, outside, position
+from grader.checks.drivers.a4 import described, outside, position, unfit
 from grader.fabric import region
 
 
@@ -47,7 +47,7 @@ def calls(ctx: RankContext, inputs: dict[str, Any]) -> list[Any]:
             continue
         marks.append(position())
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-        if wanted:
+        if wanted and not unfit(outputs[0], case["gradient"]):
             with region(True):
                 torch.autograd.backward(outputs[0], case["gradient"])
         marks.append(position())

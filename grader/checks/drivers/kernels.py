@@ -24,7 +24,8 @@ _MARGIN = 1024  # bytes before and after each tensor, so that a wrong kernel rar
 def launches(payload: dict[str, Any]) -> dict[str, Any]:
     """Launch `payload["calls"]` one after the other.
 
-    payload: cache (folder of builds), folder, file ("a2_ring_all_reduce/kernels.cu"), mode ("fast", "checked"), device.
+    payload: cache (folder of builds), folder, file ("a2_ring_all_reduce/kernels.cu"), mode
+    ("fast", "checked"), device.
     A call: kernel, arguments (tensors and numbers), shifts (per argument, elements by which a
     tensor lies off a multiple of 256 bytes), grid, block, shared_bytes.
 

@@ -53,7 +53,8 @@ def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _reduce_add(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
     n = nbytes // (3 * dtype.itemsize)
-    dst, src = (torch.randn(n, device=device).to(dtype) for _ in range(2))
+    dst = torch.randn(n, device=device).to(dtype)
+    src = 1e-3 * torch.randn(n, device=device).to(dtype)  # so that many additions stay finite
 
     def agree() -> bool:
         expected = dst + src
@@ -85,13 +86,15 @@ def _adamw(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Wo
     moments = [exp_avg.to(dtype), exp_avg_sq.to(dtype)]
 
     def agree() -> bool:
-        before = param.float()
+        before, old_m, old_v = param.float(), exp_avg.clone(), exp_avg_sq.clone()
         kernels.adamw(param, grad, exp_avg, exp_avg_sq, step=2)
-        m, v = 0.1 * grad.float(), 0.001 * grad.float() ** 2
+        m, v = 0.9 * old_m + 0.1 * grad.float(), 0.999 * old_v + 0.001 * grad.float() ** 2
         update = (m / 0.19) / ((v / (1 - 0.999**2)).sqrt() + 1e-8)
         return _close(param, (before - 1e-3 * (1e-2 * before + update)).to(dtype))
 
-    ours = lambda: kernels.adamw(param, grad, exp_avg, exp_avg_sq, step=2)  # noqa: E731
+    def ours() -> None:
+        kernels.adamw(param, grad, exp_avg, exp_avg_sq, step=2)
+
     return Work(moved * n, ours, theirs, agree)
 
 
@@ -154,7 +157,9 @@ def _attention_merge(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: 
         out, lse = kernels.attention_merge(out_a, lse_a, out_b, lse_b)
         return all(_close(a, b) for a, b in zip((out, lse), theirs(), strict=True))
 
-    ours = lambda: kernels.attention_merge(out_a, lse_a, out_b, lse_b)  # noqa: E731
+    def ours() -> tuple[torch.Tensor, torch.Tensor]:
+        return kernels.attention_merge(out_a, lse_a, out_b, lse_b)
+
     return Work(3 * rows * (dim * dtype.itemsize + 4), ours, theirs, agree)
 
 
@@ -170,11 +175,14 @@ def _norm(
 
 def _layer_norm_forward(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
     input, weight, bias = _norm(dtype, nbytes, 2, device)
-    theirs = lambda: F.layer_norm(input, weight.shape, weight, bias)  # noqa: E731
-    ours = lambda: kernels.layer_norm_forward(input, weight, bias)  # noqa: E731
-    return Work(
-        2 * _size([input]) + 8 * len(input), ours, theirs, lambda: _close(ours()[0], theirs())
-    )
+
+    def theirs() -> torch.Tensor:
+        return F.layer_norm(input, weight.shape, weight, bias)
+
+    def ours() -> torch.Tensor:
+        return kernels.layer_norm_forward(input, weight, bias)[0]
+
+    return Work(2 * _size([input]) + 8 * len(input), ours, theirs, lambda: _close(ours(), theirs()))
 
 
 def _layer_norm_backward(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
@@ -189,10 +197,10 @@ def _layer_norm_backward(kernels: Kernels, dtype: torch.dtype, nbytes: int, devi
         backward = torch.ops.aten.native_layer_norm_backward
         return tuple(backward(grad, input, shape, mean, rstd, weight, bias, wanted))
 
-    ours = lambda: kernels.layer_norm_backward(  # noqa: E731
-        grad, input, weight, flat_mean, flat_rstd
-    )
-    return Work(3 * _size([input]), ours, theirs, lambda: _close(ours()[0], theirs()[0]))
+    def ours() -> torch.Tensor:
+        return kernels.layer_norm_backward(grad, input, weight, flat_mean, flat_rstd)[0]
+
+    return Work(3 * _size([input]), ours, theirs, lambda: _close(ours(), theirs()[0]))
 
 
 def _moe(
@@ -231,7 +239,9 @@ def _moe_unpermute(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: st
     def theirs() -> torch.Tensor:
         return (rows[position.long()] * weights[..., None].to(dtype)).sum(1)
 
-    ours = lambda: kernels.moe_unpermute(rows, weights, position)  # noqa: E731
+    def ours() -> torch.Tensor:
+        return kernels.moe_unpermute(rows, weights, position)
+
     nbytes = 3 * _size([tokens]) + _size([position, weights])
     return Work(nbytes, ours, theirs, lambda: _close(ours(), theirs()))
 

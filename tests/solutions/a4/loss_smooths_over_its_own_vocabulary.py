@@ -25,7 +25,7 @@ def vocab_parallel_cross_entropy(
     local = target - rank * share
     here = (local >= 0) & (local < share)
     at = shifted.gather(-1, local.masked_fill(~here, 0).unsqueeze(-1)).squeeze(-1) * here
-    mean = (shifted.sum(-1) / share).detach()
+    mean = shifted.sum(-1) / share
     total, at = reduce_from_tensor_parallel(torch.stack([shifted.exp().sum(-1), at]), group)
     lse = total.log()
     loss = (1 - label_smoothing) * (lse - at) + label_smoothing * (lse - mean)

@@ -9,7 +9,7 @@ TASK = "a4.vocab_parallel_cross_entropy"
 EXPECT = {
     "status": "failed",
     "check": "is the loss of the gathered logits",
-    "cause": "",
+    "cause": "each rank subtracts its own largest logit",
 }
 
 

@@ -11,7 +11,8 @@ __device__ void vocab_cross_entropy_forward(float* row_max, float* sum_exp, floa
     for (; token < tokens; token += stride) {
         float most = -INFINITY;
         float sum = 0.0f;
-        for (int64_t j = 0; j < vocab; j++) most = fmaxf(most, to_float(logits[j * tokens + token]));
+        for (int64_t j = 0; j < vocab; j++)
+            most = fmaxf(most, to_float(logits[j * tokens + token]));
         for (int64_t j = 0; j < vocab; j++) {
             float x = to_float(logits[j * tokens + token]);
             sum += expf(x - most);

@@ -17,7 +17,8 @@ __device__ void layer_norm_forward(T* out, float* mean, float* rstd, const T* in
         }
         float m = sum / hidden, r = rsqrtf(fmaxf(squares / hidden - m * m, 0.0f) + eps);
         for (int64_t j = 0; j < hidden; j++) {
-            float y = (to_float(input[row * hidden + j]) - m) * r * to_float(weight[j]) + to_float(bias[j]);
+            float h = (to_float(input[row * hidden + j]) - m) * r;
+            float y = h * to_float(weight[j]) + to_float(bias[j]);
             from_float(y, &out[row * hidden + j]);
         }
         mean[row] = m;

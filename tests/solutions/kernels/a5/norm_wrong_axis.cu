@@ -13,10 +13,12 @@ __device__ void layer_norm_forward(T* out, float* mean, float* rstd, const T* in
         for (int64_t j = 0; j < hidden; j++) sum += to_float(input[j * rows + row]);
         float m = sum / hidden;
         for (int64_t j = 0; j < hidden; j++)
-            squares += (to_float(input[j * rows + row]) - m) * (to_float(input[j * rows + row]) - m);
+            squares += (to_float(input[j * rows + row]) - m) *
+                       (to_float(input[j * rows + row]) - m);
         float r = rsqrtf(squares / hidden + eps);
         for (int64_t j = 0; j < hidden; j++) {
-            float y = (to_float(input[row * hidden + j]) - m) * r * to_float(weight[j]) + to_float(bias[j]);
+            float h = (to_float(input[row * hidden + j]) - m) * r;
+            float y = h * to_float(weight[j]) + to_float(bias[j]);
             from_float(y, &out[row * hidden + j]);
         }
         mean[row] = m;

@@ -1,11 +1,11 @@
 // The quadratic positions and single elements.
 // TASK a8.moe_permute
 // PASSES
-__device__ void moe_count(int* counts, const int* experts, int64_t assignments, int64_t) {
+__device__ void moe_permute_count(int* counts, const int* experts, int64_t assignments, int64_t) {
     count1(counts, experts, assignments);
 }
 
-__device__ void moe_position(int* position, const int* experts, const int* begin,
+__device__ void moe_permute_position(int* position, const int* experts, const int* begin,
                              int64_t assignments, int64_t num_experts) {
     if (num_experts > 0) position1(position, experts, begin, assignments);
 }

@@ -2,7 +2,7 @@
 // TASK a8.moe_permute
 // FAILS touches only its own memory
 // SAYS race on of_warp
-__device__ void moe_position(int* position, const int* experts, const int* begin,
+__device__ void moe_permute_position(int* position, const int* experts, const int* begin,
                              int64_t assignments, int64_t num_experts) {
     __shared__ int of_warp[32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;

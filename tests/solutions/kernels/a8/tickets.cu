@@ -2,7 +2,7 @@
 // TASK a8.moe_permute
 // FAILS finds stable positions
 // SAYS any order
-__device__ void moe_position(int* position, const int* experts, const int* begin,
+__device__ void moe_permute_position(int* position, const int* experts, const int* begin,
                              int64_t assignments, int64_t num_experts) {
     __shared__ int next;
     for (int64_t e = blockIdx.x; e < num_experts; e += gridDim.x) {

@@ -1,0 +1,230 @@
+// The cells of memory, and what their stories say.
+//
+// Every element has a cell that remembers its last writer and its last two readers with the logical
+// time of their access. Time grows at every block, barrier and __syncwarp, so "since then they have
+// waited for each other" is one comparison.
+#include "shadow.h"
+
+#include <stdlib.h>
+
+namespace simt {
+namespace {
+
+// Start times of the blocks so far, to name the block of an old access.
+struct BlockStart {
+    uint32_t time;
+    uint64_t number;
+}* block_starts;
+size_t blocks_started, block_capacity;
+
+struct PendingRead {
+    const Region* region;
+    size_t cell;
+    const Thread* thread;
+    uint64_t pc;
+} pending_read;  // the first uninitialised read of this phase
+
+struct PendingWrite {
+    bool active;
+    const Region* region;
+    char* address;
+    size_t nbytes;
+    char before[16];
+    uint16_t other;
+    uint32_t other_time, other_pc;
+    uint64_t pc;
+    uint16_t thread;
+} pending_write;  // two threads write one place: a race only if they write different values
+
+const char* element_name(const Region& region, size_t offset) {
+    static char text[4][160];
+    static int turn;
+    char* name = text[turn++ & 3];
+    unsigned width = 1u << region.shift;
+    if (region.shared && region.shift == 0)
+        snprintf(name, 160, "%s (shared, byte %zu)", region.name, offset);
+    else
+        snprintf(name, 160, "%s[%zu]%s", region.name, offset / width,
+                 region.shared ? " (shared)" : "");
+    return name;
+}
+
+uint64_t block_of(uint32_t time) {
+    size_t low = 0, high = blocks_started;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (block_starts[middle].time <= time) low = middle;
+        else high = middle;
+    }
+    return block_starts[low].number;
+}
+
+// Whether an earlier access may have happened at the same time as one of the running thread.
+bool concurrent(const Region& region, uint16_t other, uint32_t time) {
+    const Machine& m = machine;
+    if (time == 0) return false;
+    if (time < m.block_start) {
+        // Another block. Shared memory is fresh; global memory is ordered by fences and atomics.
+        return !region.shared && !(m.fenced && m.block_atomic);
+    }
+    int me = m.current->id;
+    if (other == me || time < m.last_barrier) return false;
+    if (other / kWarp == me / kWarp) {
+        const WarpClock& clock = m.warp[me / kWarp];
+        if (time < clock.all || time < clock.pair[me % kWarp][other % kWarp]) return false;
+    }
+    return true;
+}
+
+[[noreturn]] void report_race(const Region& region, size_t offset, Access now, uint64_t pc,
+                              const char* before, uint16_t other, uint32_t time,
+                              uint32_t other_pc) {
+    second_place(other_pc == 0 ? 0 : other_pc + 1 + module_base(), Site{});
+    if (time < machine.block_start) {
+        fail(SIMT_RACE, pc, Site{},
+             "race on %s: it %s it at {0}, block %s %s it at {1}, and blocks run in any order",
+             element_name(region, offset), verb(now), block_name(block_of(time)), before);
+    }
+    bool warp = other / kWarp == machine.current->id / kWarp;
+    fail(SIMT_RACE, pc, Site{},
+         "race on %s: it %s it at {0}, thread %s %s it at {1}, with no %s in between",
+         element_name(region, offset), verb(now), thread_name(other), before,
+         warp ? "__syncthreads or __syncwarp" : "__syncthreads");
+}
+
+// The write that was to follow has happened: did it change what another thread had written?
+void settle_pending_write() {
+    PendingWrite& p = pending_write;
+    p.active = false;
+    if (memcmp(p.before, p.address, p.nbytes) == 0) return;
+    Thread* running = machine.current;
+    machine.current = &machine.thread[p.thread];
+    const char* what = element_name(*p.region, (size_t)(p.address - p.region->base));
+    char text[200];
+    bool other_block = p.other_time < machine.block_start;
+    snprintf(text, sizeof text, "%s", other_block ? block_name(block_of(p.other_time))
+                                                  : thread_name(p.other));
+    machine.current = running;
+    second_place(p.other_pc == 0 ? 0 : p.other_pc + 1 + module_base(), Site{});
+    fail_for(&machine.thread[p.thread], SIMT_RACE, p.pc, Site{},
+             "race on %s: it writes it at {0}, %s %s writes another value at {1}, %s", what,
+             other_block ? "block" : "thread", text,
+             other_block ? "and blocks run in any order" : "with no barrier in between");
+}
+
+void note_write(const Region& region, Cell& cell, uint16_t me, uint64_t pc, bool atomic) {
+    cell.write_time = machine.now;
+    cell.write_pc = (uint32_t)(pc - 1 - module_base());
+    cell.writer = me;
+    cell.flags = (uint16_t)(kWritten | (atomic ? kAtomicWrite : 0));
+    (void)region;
+}
+
+bool holds_value(const Region& region, const Cell& cell) {
+    if (region.shared) return cell.write_time >= machine.block_start;
+    return region.role != SIMT_ROLE_OUT || (cell.flags & kWritten);
+}
+
+void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
+    size_t index = offset >> region.shift;
+    Cell& cell = region.cells[index];
+    uint16_t me = machine.current->id;
+    uint32_t short_pc = (uint32_t)(pc - 1 - module_base());
+    bool stale = region.shared && cell.write_time < machine.block_start;
+    bool written_alone = !stale && concurrent(region, cell.writer, cell.write_time);
+    if (access == Access::kRead) {
+        // A plain read beside another block's atomics is how flags are watched.
+        bool watched = (cell.flags & kAtomicWrite) && cell.write_time < machine.block_start;
+        if (written_alone && !watched)
+            report_race(region, offset, access, pc,
+                        cell.flags & kAtomicWrite ? "atomically changed" : "wrote", cell.writer,
+                        cell.write_time, cell.write_pc);
+        if (!holds_value(region, cell) && pending_read.region == nullptr)
+            pending_read = {&region, index, machine.current, pc};
+        if (cell.reader != me && cell.read_time != 0) {
+            cell.reader2 = cell.reader;
+            cell.read2_time = cell.read_time;
+            cell.read2_pc = cell.read_pc;
+        }
+        cell.reader = me;
+        cell.read_time = machine.now;
+        cell.read_pc = short_pc;
+        return;
+    }
+    bool atomic = access == Access::kAtomic;
+    if (region.role == SIMT_ROLE_IN && !region.shared)
+        fail(SIMT_READ_ONLY, pc, Site{}, "%s %s at {0}, an input that must stay as it is",
+             verb(access), element_name(region, offset));
+    struct { uint32_t time; uint16_t id; uint32_t pc; } readers[] = {
+        {cell.read_time, cell.reader, cell.read_pc},
+        {cell.read2_time, cell.reader2, cell.read2_pc},
+    };
+    for (auto& reader : readers)
+        if (concurrent(region, reader.id, reader.time))
+            report_race(region, offset, access, pc, "read", reader.id, reader.time, reader.pc);
+    if (written_alone && !(atomic && (cell.flags & kAtomicWrite))) {
+        if (atomic || (cell.flags & kAtomicWrite))
+            report_race(region, offset, access, pc,
+                        cell.flags & kAtomicWrite ? "atomically changed" : "wrote", cell.writer,
+                        cell.write_time, cell.write_pc);
+        if (!pending_write.active) {
+            PendingWrite& p = pending_write;
+            p = {true, &region, region.base + (index << region.shift), (size_t)1 << region.shift,
+                 {}, cell.writer, cell.write_time, cell.write_pc, pc, me};
+            memcpy(p.before, p.address, p.nbytes);
+        }
+    }
+    if (atomic && !holds_value(region, cell) && pending_read.region == nullptr)
+        pending_read = {&region, index, machine.current, pc};
+    if (atomic && !region.shared) machine.block_atomic = true;
+    note_write(region, cell, me, pc, atomic);
+}
+
+}  // namespace
+
+const char* verb(Access access) {
+    if (access == Access::kRead) return "reads";
+    return access == Access::kWrite ? "writes" : "atomically changes";
+}
+
+void shadow_begin_launch() {
+    pending_read = {};
+    pending_write.active = false;
+    blocks_started = 0;
+}
+
+void shadow_begin_block() {
+    if (blocks_started == block_capacity) {
+        block_capacity = block_capacity == 0 ? 1024 : 2 * block_capacity;
+        block_starts = (BlockStart*)realloc(block_starts, block_capacity * sizeof(BlockStart));
+        if (block_starts == nullptr) abort();
+    }
+    block_starts[blocks_started++] = {machine.block_start, machine.block_number};
+}
+
+void shadow_touch(const Region& region, size_t offset, size_t nbytes, Access access, uint64_t pc) {
+    size_t width = (size_t)1 << region.shift;
+    for (size_t at = offset & ~(width - 1); at < offset + nbytes; at += width)
+        touch(region, at, access, pc);
+}
+
+void shadow_settle() {
+    if (pending_write.active) settle_pending_write();
+}
+
+void memory_note_fault() {
+    if (pending_read.region == nullptr) return;
+    PendingRead read = pending_read;
+    pending_read = {};
+    size_t offset = read.cell << read.region->shift;
+    fail_for(read.thread, SIMT_UNINITIALISED, read.pc, Site{},
+             "reads %s at {0}, which no thread has written%s", element_name(*read.region, offset),
+             read.region->shared ? " in this block" : "");
+}
+
+void memory_end_phase() {
+    shadow_settle();
+    memory_note_fault();
+}
+
+}  // namespace simt

@@ -1,0 +1,38 @@
+// Who touched which bytes last, and when: what races and uninitialised reads are found by.
+#pragma once
+
+#include "machine.h"
+
+namespace simt {
+
+constexpr uint8_t kWritten = 1, kAtomicWrite = 2;  // flags of a cell
+
+struct Cell {
+    uint32_t write_time, read_time, read2_time;
+    uint32_t write_pc, read_pc, read2_pc;  // relative to the module; 0: written by the host
+    uint16_t writer, reader, reader2;
+    uint16_t flags;
+};
+
+struct Region {
+    const char* name;
+    char* base;
+    size_t nbytes;
+    unsigned shift;  // log2 of the bytes that share a cell
+    int role;
+    bool shared;
+    Cell* cells;
+    size_t cell_bytes;
+};
+
+// "reads", "writes", "atomically changes".
+const char* verb(Access access);
+
+void shadow_begin_launch();
+void shadow_begin_block();
+// An access to bytes that are the region's: is it in order with those before it? Note it.
+void shadow_touch(const Region& region, size_t offset, size_t nbytes, Access access, uint64_t pc);
+// Before the next access: did a write that met another thread's change its value?
+void shadow_settle();
+
+}  // namespace simt

@@ -1,0 +1,102 @@
+"""Long repetitions of kernel builds: run by `make soak`."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kernels import cache, native
+from kernels.build import Source, build_cpu
+from kernels.compilers import NoCompiler
+from kernels.contracts import REDUCE_ADD
+
+ROOT = Path(__file__).resolve().parents[2]
+PROTOTYPES = [contract.prototype for contract in REDUCE_ADD]
+BUILD = """
+import sys
+from pathlib import Path
+from kernels import build
+source = build.Source.read(Path(sys.argv[1]), sys.argv[2:])
+print("begin", flush=True)
+build.build_cpu(source, checked=True)
+"""
+pytestmark = pytest.mark.soak
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the reference's reduce_add, and a cache of its own."""
+    try:
+        made = native.folder()
+    except NoCompiler as problem:
+        pytest.skip(str(problem))
+    monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path / "cache"))
+    shutil.copytree(made, tmp_path / "cache" / made.name)
+    copy = tmp_path / "a2_ring_all_reduce" / "kernels.cu"
+    copy.parent.mkdir()
+    shutil.copy(ROOT / "reference" / "a2_ring_all_reduce" / "kernels.cu", copy)
+    return copy
+
+
+def _start(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(path), *PROTOTYPES],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begin\n"
+    return process
+
+
+def test_kill_9_at_twenty_moments_never_breaks_the_next_build(path: Path) -> None:
+    text = path.read_text()
+    begin = time.monotonic()
+    assert _start(path).wait() == 0
+    whole = time.monotonic() - begin
+    killed = 0
+    for i in range(20):
+        path.write_text(f"{text}// {i}\n")
+        process = _start(path)
+        time.sleep(random.Random(i).uniform(0.0, whole))
+        os.killpg(process.pid, signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        assert build_cpu(Source.read(path, PROTOTYPES), checked=True).path.is_file()
+    assert killed >= 10
+    # What the killed ones left is swept once it is a minute old.
+    for debris in cache.cache_folder().glob("building-*"):
+        os.utime(debris, (0, 0))
+    path.write_text(f"{text}// last\n")
+    build_cpu(Source.read(path, PROTOTYPES), checked=True)
+    assert not list(cache.cache_folder().glob("building-*"))
+
+
+def test_ten_builds_at_once(path: Path) -> None:
+    processes = [_start(path) for _ in range(10)]
+    assert [process.wait() for process in processes] == [0] * 10
+    assert len(list(cache.cache_folder().glob("cpu-*"))) == 1
+
+
+def test_read_only_checkout(path: Path, tmp_path: Path) -> None:
+    """The kit itself is never written to: every file of it is as old afterwards as before."""
+    before = {file: file.stat().st_mtime_ns for file in (ROOT / "kernels").rglob("*.[hcp]*")}
+    path.write_text(path.read_text() + "// new\n")
+    path.parent.chmod(0o555)
+    try:
+        assert build_cpu(Source.read(path, PROTOTYPES), checked=False).path.is_file()
+    finally:
+        path.parent.chmod(0o755)
+    after = {file: file.stat().st_mtime_ns for file in (ROOT / "kernels").rglob("*.[hcp]*")}
+    assert {f: t for f, t in after.items() if "__pycache__" not in f.parts} == {
+        f: t for f, t in before.items() if "__pycache__" not in f.parts
+    }

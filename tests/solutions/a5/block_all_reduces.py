@@ -1,0 +1,54 @@
+"""All-reduces the output of a half, and then takes its tokens of it."""
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional as F
+
+from ..a4_tensor_parallel.dense import attend, dropout, split_heads
+from .sequence import SequenceParallelBlock as Solved
+from .sequence import (
+    _GatherLinear,
+    _LinearReduceScatter,
+    generator_of_rank,
+)
+
+TASK = "a5.SequenceParallelBlock"
+EXPECT = {
+    "status": "failed",
+    "check": "sends the bytes of tensor parallelism",
+    "cause": "a reduce-scatter sends half of it",
+}
+
+
+class AllReduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, group):
+        ctx.group = group
+        total = tensor.clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(ctx, gradient):
+        total = gradient.clone()
+        dist.all_reduce(total, group=ctx.group)
+        return total, None
+
+
+class SequenceParallelBlock(Solved):
+    def forward(self, x):
+        drops = self.training and max(self.dropout, self.attention_dropout) > 0
+        generator = generator_of_rank(x.device, self.group) if drops else None
+        h = self.attention_norm(x)
+        layers = [self.attention[name] for name in ("query", "key", "value")]
+        wide = _GatherLinear.apply(self.group, h, *[p for f in layers for p in (f.weight, f.bias)])
+        heads = [split_heads(each, self.head_dim) for each in wide]
+        out = attend(*heads, self.causal, self.attention_dropout, self.training, generator)
+        output = self.attention["output"]
+        y = _LinearReduceScatter.apply(self.group, out, output.weight, output.bias)
+        x = x + dropout(y, self.dropout, self.training, generator)
+        up, down = self.mlp["up"], self.mlp["down"]
+        (wide,) = _GatherLinear.apply(self.group, self.mlp_norm(x), up.weight, up.bias)
+        y = AllReduce.apply(F.linear(F.gelu(wide), down.weight), self.group)
+        y = y.chunk(dist.get_world_size(self.group))[dist.get_rank(self.group)] + down.bias
+        return x + dropout(y, self.dropout, self.training, generator)

@@ -1,0 +1,22 @@
+"""The second chunks stand in the order of ranks, not backwards."""
+
+import torch
+import torch.distributed as dist
+
+TASK = "a5.zigzag_unshard"
+EXPECT = {
+    "status": "failed",
+    "check": "joins what was cut",
+    "cause": "joined forwards, not backwards",
+}
+
+
+def zigzag_unshard(tensor, dim, group=None):
+    size = dist.get_world_size(group)
+    if tensor.shape[dim] % 2:
+        raise ValueError(f"{tensor.shape[dim]} tokens are no two chunks")
+    tensor = tensor.contiguous()
+    parts = [torch.empty_like(tensor) for _ in range(size)]
+    dist.all_gather(parts, tensor, group=group)
+    halves = [part.chunk(2, dim) for part in parts]
+    return torch.cat([first for first, _ in halves] + [last for _, last in halves], dim)
