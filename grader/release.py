@@ -6,6 +6,7 @@ Everything is computed before anything is written, so that wrong marks leave all
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -91,6 +92,14 @@ def write_assignments(reference: Path, assignments: Path) -> None:
             target.write_bytes(content)
 
 
+_KIT_ONLY = re.compile(rb"<!-- BEGIN KIT -->.*?<!-- END KIT -->\n*", re.DOTALL)
+
+
+def _for_students(content: bytes) -> bytes:
+    """Without what speaks of the kit's own repository: commands that a student does not have."""
+    return _KIT_ONLY.sub(b"", content)
+
+
 def write_release(root: Path, dest: Path) -> None:
     """Write a student's repository to `dest`, which must be new or empty, in one step.
 
@@ -105,7 +114,7 @@ def write_release(root: Path, dest: Path) -> None:
     tree = {f"assignments/{name}": content for name, content in stubs(root / "reference").items()}
     for name in STUDENT_FILES:
         if (root / name).is_file():
-            tree[name] = (root / name).read_bytes()
+            tree[name] = _for_students((root / name).read_bytes())
     for folder in STUDENT_FOLDERS:
         if (root / folder).is_dir():
             tree |= {f"{folder}/{name}": data for name, data in _read(root / folder).items()}

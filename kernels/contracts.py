@@ -128,7 +128,8 @@ LAYER_NORM = (
 
 MOE_PERMUTE = (
     Contract(
-        "void moe_permute_count(int* counts, const int* experts, int64_t assignments, int64_t num_experts)"
+        "void moe_permute_count(int* counts, const int* experts, int64_t assignments, "
+        "int64_t num_experts)"
     ),
     Contract(
         "void moe_permute_position(int* position, const int* experts, const int* begin, "

@@ -184,7 +184,8 @@ class Kernels:
         counts = torch.zeros(num_experts, dtype=torch.int32, device=tokens.device)
         assignments = count * k
         sizes: list[Any] = [assignments, num_experts]
-        self._launch("moe_permute_count", [counts, experts, *sizes], experts, -(-assignments // 1024))
+        blocks = -(-assignments // 1024)
+        self._launch("moe_permute_count", [counts, experts, *sizes], experts, blocks)
         begin = (counts.cumsum(0) - counts).to(torch.int32)
         position = torch.empty_like(experts)
         arguments = [position, experts, begin, *sizes]

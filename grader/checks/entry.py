@@ -35,7 +35,7 @@ def simulated(payload: dict[str, Any]) -> dict[str, Any]:
     finder = install(Path(payload["folder"]), Path(cache) if cache else None)
     module, _, name = payload["driver"].partition(":")
     driver: Driver = getattr(importlib.import_module(f"grader.checks.drivers.{module}"), name)
-    runs = []
+    runs: list[dict[str, Any]] = []
     for schedule in payload["schedules"]:
         result = _run(driver, finder, payload, schedule)
         runs.append(_described(result, with_record=not runs))

@@ -45,6 +45,12 @@ def check(task: str, points: float, name: str) -> Callable[[_F], _F]:
     return decorate
 
 
+#: Likely causes of a solution that cannot be loaded: no other check of a task would tell more.
+DOES_NOT_COMPILE = "the file does not compile: nothing in it can be graded until it does"
+DOES_NOT_IMPORT = "a file of the solution cannot be imported"
+DOES_NOT_LOAD = (DOES_NOT_COMPILE, DOES_NOT_IMPORT)
+
+
 class CheckFailed(AssertionError):
     """The student's code did not do what the check demands.
 

@@ -14,7 +14,7 @@ from grader.checks.compare import error_factor
 from grader.checks.framework import CheckFailed, SolutionError, SolutionTimeout, Unimplemented
 from grader.checks.settings import Settings
 from grader.harness import Limits, Reply, call_in_process
-from kernels import cache, native
+from kernels import cache, compilers, native
 from kernels.compilers import NoCompiler
 from kernels.contracts import FILES
 
@@ -170,6 +170,7 @@ def kernels(settings: Settings, metrics: dict[str, Any]) -> KernelRunner:
 def need_compiler() -> None:
     """Skip the check when kernels cannot be built here; else build the kit's part now."""
     try:
+        compilers.cxx()
         native.folder()
     except (NoCompiler, native.NotBuilt) as problem:
         pytest.skip(str(problem))

@@ -17,7 +17,13 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from grader import tasks
-from grader.checks.framework import Award, CheckFailed, SolutionTimeout
+from grader.checks.framework import (
+    DOES_NOT_LOAD,
+    Award,
+    CheckFailed,
+    SolutionError,
+    SolutionTimeout,
+)
 from grader.checks.outcomes import FAULT_OF_THE_KIT, Outcome, judge, merge
 from grader.checks.results import CheckResult, Observer, Results, TaskResult
 from grader.checks.settings import CannotRun, Settings, resolve_device, solution_folder
@@ -173,8 +179,14 @@ class Recorder:
         if key is None:
             return
         for (task, name), outcomes in self._outcomes.items():
-            if task == key[0] and any(outcome.status == "timeout" for outcome in outcomes):
-                raise SolutionTimeout(f"not run: {task} did not end in the check {name!r}")
+            for outcome in outcomes if task == key[0] else ():
+                if outcome.status == "timeout":
+                    raise SolutionTimeout(f"not run: {task} did not end in the check {name!r}")
+                if outcome.status == "error" and outcome.cause in DOES_NOT_LOAD:
+                    raise SolutionError(
+                        f"not run: {task} could not be loaded in the check {name!r}",
+                        cause=outcome.cause,
+                    )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

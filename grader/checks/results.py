@@ -54,6 +54,12 @@ class TaskResult:
         return task_status(self.checks)
 
     @property
+    def warnings(self) -> list[str]:
+        """What the sanitizer noted in any check without failing it, each once."""
+        noted = [w for check in self.checks for w in check.metrics.get("warnings", ())]
+        return list(dict.fromkeys(str(warning) for warning in noted))
+
+    @property
     def points(self) -> float:
         """Points earned."""
         return _round(sum(check.points for check in self.checks))

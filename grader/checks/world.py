@@ -17,7 +17,14 @@ import torch
 
 from grader import tasks
 from grader.checks import workers
-from grader.checks.framework import CheckFailed, SolutionError, SolutionTimeout, Unimplemented
+from grader.checks.framework import (
+    DOES_NOT_COMPILE,
+    DOES_NOT_IMPORT,
+    CheckFailed,
+    SolutionError,
+    SolutionTimeout,
+    Unimplemented,
+)
 from grader.checks.settings import Settings
 from grader.fabric.record_io import record_from_columns
 from grader.fabric.trace import Trace
@@ -29,7 +36,7 @@ CAUSES = {
     "send_buffer_changed": "the buffer was reused before the wait() of its isend returned",
     "buffers_overlap": "one buffer serves two operations that are in flight at once",
     "receive_not_waited": "a work handle was dropped without wait()",
-    "message_not_received": "one side sends more often, or to another rank, than the other receives",
+    "message_not_received": "one side sends more often than the other receives, or elsewhere",
     "message_mismatch": "sender and receiver compute the sizes of their slices differently",
     "collective_mismatch": "the ranks took different branches",
     "non_contiguous": "a view with strides was passed on as it is",
@@ -210,9 +217,9 @@ def _explained(finding: dict[str, Any], errors: dict[int, RankFailure], output: 
 
 def _cause_of(error: RankFailure) -> str | None:
     if error.type in ("SyntaxError", "IndentationError", "TabError"):
-        return "the file does not compile: nothing in it can be graded until it does"
+        return DOES_NOT_COMPILE
     if error.type in ("ImportError", "ModuleNotFoundError", "SolutionImportError"):
-        return "a file of the solution cannot be imported"
+        return DOES_NOT_IMPORT
     if error.type == "SystemExit":
         return "code at module level, or the function, leaves the program"
     return None

@@ -61,7 +61,7 @@ def deadlock(engine: Engine, threads: list[RankThread]) -> Finding:
     waiting = {t.rank: t.waits_for for t in threads if t.status != "done" and t.waits_for}
     waits = {rank: engine.awaited_ranks(pending) for rank, pending in waiting.items()}
     cycle = find_cycle(waits)
-    hints = _hints(engine, waiting)
+    hints = _hints(engine, waiting, waits, threads)
     if cycle:
         arrows = " → ".join(f"rank {rank}" for rank in [*cycle, cycle[0]][: SHOWN + 1])
         if len(cycle) >= SHOWN + 1:
@@ -101,7 +101,17 @@ def deadlock(engine: Engine, threads: list[RankThread]) -> Finding:
     )
 
 
-def _hints(engine: Engine, waiting: dict[int, Pending]) -> list[str]:
+def _gone(waits: dict[int, list[int]], threads: list[RankThread]) -> bool:
+    """Whether somebody waits for a rank that has returned."""
+    return any(threads[other].status == "done" for others in waits.values() for other in others)
+
+
+def _hints(
+    engine: Engine,
+    waiting: dict[int, Pending],
+    waits: dict[int, list[int]],
+    threads: list[RankThread],
+) -> list[str]:
     hints: list[str] = []
     for rank, pending in waiting.items():
         miss = engine.near_miss(pending)
@@ -123,6 +133,12 @@ def _hints(engine: Engine, waiting: dict[int, Pending]) -> list[str]:
             f"of a group in the order they were posted. Hand them to batch_isend_irecv, which "
             f"starts them together."
         )
+    elif any(p.operation.batch >= 0 and not p.operation.nbytes for p in waiting.values()):
+        hints.append(
+            "An empty message is a message too: a send of 0 bytes needs a receive of 0 bytes."
+        )
+    elif _gone(waits, threads) or any(p.operation.batch >= 0 for p in waiting.values()):
+        pass  # the advice below is for ranks that stand face to face, one call at a time
     elif kinds == {"send"} and len(waiting) > 1:
         hints.append(
             "Every rank here sends first. A send is done only when its receive has been posted: "

@@ -169,16 +169,19 @@ class _Simulation:
         return False
 
     def _no_progress(self, seconds: float) -> None:
-        current = self.scheduler.current
+        current = self.scheduler.sleeper or self.scheduler.current
         assert current is not None
+        asleep = self.scheduler.sleeper is not None
+        doing = "sleeps or waits in the store" if asleep else "has run"
+        guess = "" if asleep else " (an endless loop?)"
         frame = stack_of(current)
         location = user_location(frame)  # type: ignore[arg-type]
         stack = user_stack(frame) if frame is not None else ""  # type: ignore[arg-type]
         self.findings.append(
             Finding(
                 "no_progress",
-                f"rank {current.rank} has run for {seconds:.1f} s{at(location)} without "
-                f"communicating (an endless loop?).\n{_indent(stack)}\nThe others:\n"
+                f"rank {current.rank} {doing} for {seconds:.1f} s{at(location)} without "
+                f"communicating{guess}.\n{_indent(stack)}\nThe others:\n"
                 f"{positions(self.scheduler.ranks, frozenset({current.rank}))}",
                 (current.rank,),
                 {current.rank: location} if location is not None else {},

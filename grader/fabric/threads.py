@@ -7,6 +7,7 @@ can, the run is stuck, and that is known at once: no time-out is involved.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import sys
@@ -54,6 +55,7 @@ class Scheduler:
     def __init__(self, schedule: int | None, on_stuck: Callable[[], None]) -> None:
         self.ranks: list[RankThread] = []
         self.current: RankThread | None = None
+        self.sleeper: RankThread | None = None  # of ranks that all sleep, the first to wake
         self.aborted = False
         self.switches = 0  # also the sign of life that the watchdog looks at
         self._ready: deque[RankThread] = deque()
@@ -221,12 +223,13 @@ class Scheduler:
         deadlines = [rank.wake_at for rank in self._blocked if rank.wake_at is not None]
         if not deadlines:
             return None
+        self.sleeper = min(self._blocked, key=lambda rank: rank.wake_at or math.inf)
         while not self._ready and not self.aborted:
             time_left = min(deadlines) - time.monotonic()
             if time_left > 0:
                 _host_sleep(min(time_left, 0.05))
-            self.switches += 1
             self._wake()
+        self.sleeper = None
         return self._ready.popleft() if self._ready else None
 
 

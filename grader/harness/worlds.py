@@ -32,6 +32,8 @@ from grader.harness.worlds_reply import WorldFailed, WorldReply
 _RANK_TARGET: Final = "grader.harness.worlds_rank:run"
 _ATTRIBUTION_SECONDS: Final = 0.5
 _BEYOND: Final = 60.0
+_CUDA_NBYTES: Final = 8 << 30
+"""Host memory that CUDA and its libraries take in each process, before any of the rank's own."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ class World:
 
         # The world has the clock: a rank's own limit would only hide who was waited for.
         limits = replace(self._limits, wall_seconds=self._limits.wall_seconds + _BEYOND)
+        if options.device == "cuda":
+            limits = replace(limits, memory_bytes=limits.memory_bytes + _CUDA_NBYTES)
         calls = []
         for local_rank, payload in enumerate(payloads):
             place = self.places[local_rank]

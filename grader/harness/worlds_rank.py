@@ -112,6 +112,7 @@ def _store(description: dict[str, Any]) -> Store:
         # All ranks are here: no need to find out what this machine is called.
         if any(name == "lo" for _, name in socket.if_nameindex()):
             os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+            os.environ["NCCL_SOCKET_IFNAME"] = "lo"
         store: Store = FileStore(where["path"], world_size)
     else:
         tcp = TCPStore(

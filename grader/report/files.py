@@ -94,4 +94,7 @@ def markdown(results: Results, language: str) -> str:
             lines += [f"    {line}" for line in check.message.splitlines()]
             if check.cause:
                 lines += ["", f"{text(language, 'likely_cause')}: {check.cause}"]
+        for warning in task.warnings:
+            lines += ["", f"## {task.task}: {text(language, 'warning')}", ""]
+            lines += [f"    {line}" for line in warning.splitlines()]
     return "\n".join(lines) + "\n"

@@ -23,6 +23,8 @@ CATALOGUE: dict[Language, dict[str, str]] = {
         "changed": "changed since",
         "running": "running",
         "likely_cause": "likely cause",
+        "warning": "warning",
+        "as_above": "the same as {check!r} above",
         "worth": "worth {points}",
         "graded": "grading {solution} on {device}, seed {seed}",
         "total": "total: {points} of {max_points} points "
@@ -49,6 +51,8 @@ CATALOGUE: dict[Language, dict[str, str]] = {
         "changed": "之后有改动",
         "running": "运行中",
         "likely_cause": "可能的原因",
+        "warning": "警告",
+        "as_above": "与上面的 {check!r} 相同",
         "worth": "{points} 分",
         "graded": "正在评测 {solution}，设备 {device}，随机种子 {seed}",
         "total": "总分：{points} / {max_points} 分（占本机可得分数的 {percent} %）",

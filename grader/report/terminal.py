@@ -68,17 +68,30 @@ class Progress:
             f"  {_points(result)}",
         )
         self._console.print(line, soft_wrap=True)
-        if result.status != "unimplemented":
-            for check in result.checks:
-                if check.status != "passed":
-                    self._explain(check)
+        if result.status == "unimplemented":
+            return
+        told: dict[str, str] = {}
+        for check in result.checks:
+            if check.status != "passed":
+                first = told.setdefault(check.message, check.check)
+                self._explain(check, first if first != check.check else None)
+        for warning in result.warnings:
+            label = f"{text(self._language, 'warning')}: "
+            self._console.print(Text.assemble("    ", (label, "yellow")), end="", soft_wrap=True)
+            first_line, _, rest = warning.partition("\n")
+            self._console.print(Text(first_line), soft_wrap=True)
+            if rest:
+                self._print_indented(Text(rest))
 
-    def _explain(self, check: CheckResult) -> None:
+    def _explain(self, check: CheckResult, told_at: str | None) -> None:
         language = self._language
         worth = text(language, "worth", points=f"{check.max_points:g}")
         status = (text(language, check.status), STYLES[check.status])
         head = Text.assemble("    ", status, f": {check.check} ({worth})")
         self._console.print(head, soft_wrap=True)
+        if told_at is not None:
+            self._print_indented(Text(text(language, "as_above", check=told_at), style="dim"))
+            return
         if check.message:
             self._print_indented(Text(check.message))
         if check.cause:

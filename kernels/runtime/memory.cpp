@@ -56,8 +56,8 @@ void give_cells(Region& region) {
     if (offset < 0) snprintf(where, sizeof where, "%lld bytes before its start", -offset);
     else snprintf(where, sizeof where, "%lld bytes past its end", past);
     fail(SIMT_OUT_OF_BOUNDS, pc, Site{},
-         "%s %zu bytes at %s[%lld] at {0}, %s (%zu elements of %lld bytes)", verb(access), nbytes, region.name, index, where, region.nbytes >> region.shift,
-         width);
+         "%s %zu bytes at %s[%lld] at {0}, %s (%zu elements of %lld bytes)",
+         verb(access), nbytes, region.name, index, where, region.nbytes >> region.shift, width);
 }
 
 [[noreturn]] void report_wild(const char* address, size_t nbytes, Access access, uint64_t pc) {
@@ -76,7 +76,8 @@ void give_cells(Region& region) {
     if (nearest != nullptr && distance < (size_t)1 << 32)
         report_outside(*nearest, address, nbytes, access, pc);
     fail(SIMT_OUT_OF_BOUNDS, pc, Site{},
-         "%s %zu bytes at address %p at {0}, in no tensor, shared or local memory", verb(access), nbytes, (const void*)address);
+         "%s %zu bytes at address %p at {0}, in no tensor, shared or local memory",
+         verb(access), nbytes, (const void*)address);
 }
 
 // Module-wide constants and __device__ variables: everything that is mapped for this module.

@@ -29,25 +29,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..a4_tensor_parallel.dense import Block, attend, dropout, split_heads
+from .given import own_share, share_of, whole_parameter
 
 # BEGIN SOLUTION
 Group = dist.ProcessGroup | None
-
-
-def share_of(size: int, what: str, group: Group) -> int:
-    """``size`` divided by the size of the group; ValueError when that leaves a remainder."""
-    ranks = dist.get_world_size(group)
-    if size % ranks:
-        raise ValueError(f"{what} of {size} cannot be divided into {ranks} equal shares")
-    return size // ranks
-
-
-def own_share(tensor: torch.Tensor, dim: int, what: str, group: Group) -> torch.Tensor:
-    """This rank's share of ``tensor`` along ``dim``, in memory of its own."""
-    share = share_of(tensor.shape[dim], what, group)
-    return tensor.narrow(dim, dist.get_rank(group) * share, share).clone(
-        memory_format=torch.contiguous_format
-    )
 
 
 def all_gathered(tensor: torch.Tensor, group: Group) -> torch.Tensor:
@@ -66,6 +51,14 @@ def all_gather_started(tensor: torch.Tensor, group: Group) -> tuple[torch.Tensor
     tensor = tensor.contiguous()
     whole = tensor.new_empty((size * tensor.shape[0], *tensor.shape[1:]))
     return whole, dist.all_gather(list(whole.chunk(size)), tensor, group=group, async_op=True)
+
+
+def all_gathered(tensor: torch.Tensor, group: Group) -> torch.Tensor:
+    """As ``all_gather_started``, arrived (itself when it is alone)."""
+    whole, work = all_gather_started(tensor, group)
+    if work is not None:
+        work.wait()
+    return whole
 
 
 def reduce_scattered(tensor: torch.Tensor, group: Group) -> torch.Tensor:
@@ -193,11 +186,6 @@ class _SumGradients(torch.autograd.Function):
         total = torch.stack(gradients)  # one message for weight and bias
         dist.all_reduce(total, group=ctx.group)
         return None, *total
-
-
-def whole_parameter(parameter: torch.Tensor) -> nn.Parameter:
-    """A copy of a parameter that every rank keeps whole."""
-    return nn.Parameter(parameter.detach().clone(), requires_grad=parameter.requires_grad)
 
 
 # END SOLUTION

@@ -747,3 +747,38 @@ def test_a_schedule_finds_what_first_come_first_served_hides() -> None:
     totals = {run(program, 3, schedule=schedule).returns[2] for schedule in (None, *range(1, 9))}
     assert totals == {21.0, 12.0}
     assert run(program, 3).record.order_dependent
+
+
+def sleeps(rank: int, _: Any) -> None:
+    if rank == 1:
+        time.sleep(1e6)  # sleep
+    dist.barrier()
+
+
+def test_a_sleep_beyond_the_limit_is_no_progress() -> None:
+    result = run(sleeps, 2, time_limit=0.3)
+    finding = result.findings[0]
+    assert finding.kind == "no_progress" and finding.ranks == (1,)
+    assert "rank 1 sleeps" in finding.message
+    assert f"test_findings.py:{line_of(sleeps, 'sleep')}" in finding.message
+    assert result.complete and result.seconds < 3
+
+
+def test_an_empty_message_nobody_receives_is_named() -> None:
+    def program(rank: int, _: Any) -> None:
+        ops = [dist.P2POp(dist.isend, torch.empty(0), 1 - rank)]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+
+    message = the_finding(program).message
+    assert "a send of 0 bytes needs a receive of 0 bytes" in message
+    assert "sends first" not in message
+
+
+def test_advice_on_order_is_not_given_when_the_partner_has_left() -> None:
+    def program(rank: int, _: Any) -> None:
+        if rank < 2:
+            dist.send(torch.ones(1), 2)
+
+    message = the_finding(program, 3).message
+    assert "rank 2 returned" in message and "sends first" not in message

@@ -192,3 +192,13 @@ def test_this_kits_release_holds_no_marked_line(tmp_path: Path) -> None:
         if "assignments" in path.relative_to(tmp_path).parts:
             assert not telling & set(lines), path
         assert not pairs & set(itertools.pairwise(lines)), path
+
+
+def test_the_released_readme_names_only_what_a_student_has(tmp_path: Path) -> None:
+    release.write_release(ROOT, tmp_path / "student")
+    for name in ("README.md", "README.zh-CN.md"):
+        text = (tmp_path / "student" / name).read_text()
+        assert "make grade" in text and "grader check a1.broadcast" in text
+        for absent in ("grader release", "SOLUTION=reference", ".ci/run", "tests/", "KIT -->"):
+            assert absent not in text, (name, absent)
+            assert absent in (ROOT / name).read_text(), (name, absent)

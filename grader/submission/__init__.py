@@ -1,0 +1,1 @@
+"""Submissions: links that people hand in, the commits behind them, and a table of results."""
