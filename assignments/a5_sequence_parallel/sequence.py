@@ -25,6 +25,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..a4_tensor_parallel.dense import Block, attend, dropout, split_heads
+from .given import own_share, share_of, whole_parameter
 
 
 def gather_from_sequence_parallel(

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from grader.checks.causes import Case, reduction_suspects, untouched_tail
+from grader.checks.causes import Case, Needs, reduction_suspects, untouched_tail
 from grader.checks.compare import assert_close
 from grader.checks.framework import CheckFailed
 
@@ -98,10 +98,15 @@ def traits_of(spec: Spec, members: int, ranks: object, *more: str) -> frozenset[
     return frozenset([name for name, holds in found.items() if holds] + list(more))
 
 
+def ranks_of(count: int) -> str:
+    """ "1 rank", "5 ranks"."""
+    return f"{count} rank{'s' * (count > 1)}"
+
+
 def label_of(spec: Spec, world: int, ranks: Sequence[int] | None, *more: str) -> str:
     """The case in words."""
     dtype, shape, strided = spec
-    where = f"{world} rank{'s' * (world > 1)}" if ranks is None else f"group {list(ranks)}"
+    where = ranks_of(world) if ranks is None else f"group {list(ranks)}"
     form = f"{'strided ' * strided}{str(dtype).removeprefix('torch.')} {shape}"
     return ", ".join([where, *more, form])
 
@@ -253,7 +258,7 @@ def refusal(
                 continue
             expect_refusal(answer["error"], names, f"rank {rank}")
 
-    return Case(label, arguments, judge, op=op, ranks=ranks, refused=True)
+    return Case(label, arguments, judge, op=op, ranks=ranks, refused=True, must_refuse=True)
 
 
 def expect_refusal(error: dict[str, str] | None, names: Sequence[str], where: str) -> None:
@@ -275,6 +280,36 @@ def expect_refusal(error: dict[str, str] | None, names: Sequence[str], where: st
             f"{where}: the message does not contain {wanted}: {error['message']!r}",
             cause="a message names the argument, its value, and what was expected",
         )
+
+
+def everyone_needs(members: Sequence[int], numel: int) -> Needs:
+    """Each rank's result depends on all ranks, unless there are no elements."""
+    return {rank: set(members) for rank in members} if numel else {}
+
+
+def needs_of(name: str, case: Case) -> Needs:
+    """Whose tensors the ranks' results depend on in a case of a1.`name`; none for no elements."""
+    members = case.members
+    arguments = {rank: case.arguments[rank] for rank in members}
+    if name == "barrier" or not members:
+        return {}
+    first = arguments[members[0]]
+    key = "output" if name in ("scatter", "reduce_scatter") else "tensor"
+    full = {rank for rank in members if arguments[rank][key].numel()}
+    if name in ("broadcast", "scatter"):
+        return {rank: {first["src"]} for rank in full}
+    if name in ("gather", "reduce"):
+        return {first["dst"]: full}
+    if name == "all_gather":
+        return dict.fromkeys(members, full)
+    if name == "neighbour_exchange":
+        following = [*members[1:], members[0]]
+        return {
+            rank: {members[place - 1], following[place]}
+            for place, rank in enumerate(members)
+            if full
+        }
+    return {rank: set(members) for rank in full}
 
 
 #: (world, ranks, spec, root, number of the case) -> the case

@@ -82,7 +82,12 @@ def all_to_all(
     shape = (sum(map(sum, rows)), *columns)
     traits = traits_of((spec[0], shape, spec[2]), size, ranks, *more)
     label = label_of((spec[0], shape, spec[2]), world, ranks, f"rows {[list(r) for r in rows]}")
-    return Case(label, arguments, judge, ranks=ranks, traits=traits)
+    width = torch.Size(columns).numel()
+    needs = {
+        rank: {members[i] for i in range(size) if rows[i][place] * width}
+        for place, rank in enumerate(members)
+    }
+    return Case(label, arguments, judge, ranks=ranks, traits=traits, needs=needs)
 
 
 def usual_cases(rng: torch.Generator) -> list[Case]:

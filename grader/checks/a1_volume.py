@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grader.checks.causes import NOT_IN_MESSAGES
 from grader.checks.framework import CheckFailed
 from grader.fabric.trace import Trace
 
@@ -21,17 +22,31 @@ def log2_ceiling(ranks: int) -> int:
 
 
 def rounds(trace: Trace, most: int) -> None:
-    """No message is deeper than `most`."""
+    """No message is deeper than `most`, and several ranks send at least one."""
+    ranks = len(trace.bytes_sent)
+    if ranks > 1 and not trace.rounds:
+        raise CheckFailed(
+            f"{ranks} ranks sent no message, expected at least 1", cause=NOT_IN_MESSAGES
+        )
     if trace.rounds > most:
-        ranks = len(trace.bytes_sent)
         cause = ONE_BY_ONE if trace.rounds >= ranks - 1 else "a rank waits longer than it needs to"
         raise CheckFailed(
             f"{ranks} ranks took {trace.rounds} rounds, expected at most {most}", cause=cause
         )
 
 
+def no_less(who: str, nbytes: int, needed: int) -> None:
+    """Not fewer bytes than the results need, whatever the algorithm. who: "the root sent"."""
+    if nbytes < needed:
+        raise CheckFailed(
+            f"{who} {nbytes} bytes, expected {needed}",
+            cause=f"fewer bytes than the result needs: {NOT_IN_MESSAGES}",
+        )
+
+
 def total(trace: Trace, nbytes: int) -> None:
     """All ranks together send exactly so many bytes."""
+    no_less(f"{len(trace.bytes_sent)} ranks sent", trace.total_bytes, nbytes)
     if trace.total_bytes != nbytes:
         raise CheckFailed(
             f"{len(trace.bytes_sent)} ranks sent {trace.total_bytes} bytes in all, "
@@ -45,6 +60,8 @@ def total(trace: Trace, nbytes: int) -> None:
 def neighbours(trace: Trace, nbytes: int, root: int) -> None:
     """At most two messages of `nbytes` from each rank, to its neighbours only."""
     ranks = len(trace.bytes_sent)
+    for rank, got in enumerate(trace.bytes_received):
+        no_less(f"rank {rank} received", got, min(2, ranks - 1) * nbytes)
     for rank, peers in enumerate(trace.peers):
         strangers = peers - {(rank - 1) % ranks, (rank + 1) % ranks}
         if strangers:
@@ -64,6 +81,8 @@ def broadcast_tree(trace: Trace, nbytes: int, root: int) -> None:
     """p − 1 messages; no rank sends more than ⌈log₂ p⌉."""
     ranks = len(trace.bytes_sent)
     most = log2_ceiling(ranks)
+    for rank, got in enumerate(trace.bytes_received):
+        no_less(f"rank {rank} received", got, nbytes if rank != root else 0)
     for rank, count in enumerate(trace.messages_sent):
         if count > most:
             cause = "a rank passes the tensor on more often than in every round once"
@@ -86,6 +105,7 @@ def reduce_tree(trace: Trace, nbytes: int, root: int) -> None:
     most = log2_ceiling(ranks)
     for rank, count in enumerate(trace.messages_sent):
         allowed = 0 if rank == root else 1
+        no_less(f"rank {rank} sent", trace.bytes_sent[rank], allowed * nbytes)
         if count > allowed:
             raise CheckFailed(
                 f"rank {rank} sent {count} messages, expected at most {allowed}",
@@ -109,6 +129,7 @@ def scatter_volume(trace: Trace, nbytes: int, root: int) -> None:
     """The root sends the others' tensors, once; nobody relays more than half of all."""
     ranks = len(trace.bytes_sent)
     needed = (ranks - 1) * nbytes
+    no_less(f"the root sent to {ranks - 1} ranks", trace.bytes_sent[root], needed)
     if trace.bytes_sent[root] != needed:
         sent = trace.bytes_sent[root]
         more = "the root sends more than the others' tensors, each once"
@@ -129,6 +150,7 @@ def gather_volume(trace: Trace, nbytes: int, root: int) -> None:
             f"the root sent {trace.messages_sent[root]} messages, expected none",
             cause="the tensors go not only to the root, but to ranks that do not need them",
         )
+    no_less(f"the root received from {ranks - 1} ranks", trace.bytes_received[root], needed)
     if trace.bytes_received[root] != needed:
         got = trace.bytes_received[root]
         raise CheckFailed(
@@ -143,6 +165,7 @@ def all_gather_volume(trace: Trace, nbytes: int, root: int) -> None:
     ranks = len(trace.bytes_sent)
     needed = (ranks - 1) * nbytes
     for rank, got in enumerate(trace.bytes_received):
+        no_less(f"rank {rank} received", got, needed)
         if got != needed:
             cause = "a rank receives something twice, or something it has"
             if got == ranks * nbytes:
@@ -160,9 +183,12 @@ def reduce_scatter_volume(trace: Trace, nbytes: int, root: int) -> None:
     """Every rank sends p − 1 entries of `nbytes`."""
     ranks = len(trace.bytes_sent)
     needed = (ranks - 1) * nbytes
+    no_less(f"{ranks} ranks sent", trace.total_bytes, ranks * needed)
     for rank, sent in enumerate(trace.bytes_sent):
         if sent != needed:
             cause = "entries that the receiver does not need are sent along"
+            if sent < needed:
+                cause = "a rank sends less than its share, and others send more in its place"
             if sent == 2 * needed:
                 cause = WIDENED
             raise CheckFailed(
@@ -185,7 +211,9 @@ def all_to_all_volume(trace: Trace, rows: Sequence[Sequence[int]], row_bytes: in
                 raise CheckFailed(where, cause="a rank sends to itself: its own slice is a copy")
             if sent != needed:
                 cause = "a rank sends more bytes than its slices have (padding, or a relay)"
-                if sent < needed:
+                if trace.bytes_sent[rank] < row_bytes * (sum(counts) - counts[rank]):
+                    cause = f"fewer bytes than the slices have: {NOT_IN_MESSAGES}"
+                elif sent < needed:
                     cause = "the slice goes another way than straight to its rank"
                 raise CheckFailed(f"{where}, expected {needed} bytes", cause=cause)
             if messages[peer] > (needed > 0):
@@ -222,6 +250,10 @@ def pairwise_volume(trace: Trace, nbytes: int, root: int) -> None:
         if trace.peers[rank] != others or count != ranks - 1:
             busiest = max(range(ranks), key=trace.messages_sent.__getitem__)
             cause = "not every pair of ranks exchanges tensors"
+            if count == 0:
+                cause = f"rank {rank} sends nothing at all"
+            elif trace.peers[rank] == others:
+                cause = "a tensor travels in several messages"
             if all(peers <= {busiest} for r, peers in enumerate(trace.peers) if r != busiest):
                 cause = f"everything goes through one rank, {busiest}: that is a parameter server"
             raise CheckFailed(
@@ -237,6 +269,11 @@ def parameter_server_volume(trace: Trace, nbytes: int, server: int) -> None:
     """One tensor from every worker to the server, one back to each, in two rounds."""
     ranks = len(trace.bytes_sent)
     for rank, peers in enumerate(trace.peers):
+        if rank != server and not peers:
+            raise CheckFailed(
+                f"worker {rank} sent nothing, expected {nbytes} bytes to the server, rank {server}",
+                cause=NOT_IN_MESSAGES,
+            )
         if rank != server and peers != {server}:
             centre = max(range(ranks), key=trace.messages_sent.__getitem__)
             cause = "workers talk to each other"
@@ -249,8 +286,9 @@ def parameter_server_volume(trace: Trace, nbytes: int, server: int) -> None:
             )
         allowed = (ranks - 1) * nbytes if rank == server else nbytes
         sent = trace.bytes_sent[rank]
+        what = "the server" if rank == server else f"worker {rank}"
+        no_less(f"{what} sent", sent, allowed)
         if sent != allowed:
-            what = "the server" if rank == server else f"worker {rank}"
             cause = f"{what} sends more than it needs to"
             if rank == server:
                 cause = "the server sends more than one result to each worker"
@@ -262,6 +300,11 @@ def parameter_server_volume(trace: Trace, nbytes: int, server: int) -> None:
 
 def _message_count(trace: Trace, expected: int) -> None:
     count = sum(trace.messages_sent)
+    if count < expected:
+        raise CheckFailed(
+            f"{len(trace.bytes_sent)} ranks sent {count} messages, expected {expected}",
+            cause=f"fewer messages than ranks that need one: {NOT_IN_MESSAGES}",
+        )
     if count != expected:
         raise CheckFailed(
             f"{len(trace.bytes_sent)} ranks sent {count} messages, expected {expected}",

@@ -12,6 +12,7 @@ import torch
 
 from grader.checks.a1_cases import (
     Spec,
+    everyone_needs,
     expect_equal,
     expect_reduced,
     expect_unchanged,
@@ -152,7 +153,10 @@ def _reduction(
         if bits:
             assert_same_bits(results, ranks=members)
 
-    return Case(label, arguments, judge, op=op, ranks=ranks, traits=traits, refused=spec[2])
+    needs = everyone_needs(members, contributions[0].numel())
+    return Case(
+        label, arguments, judge, op=op, ranks=ranks, traits=traits, refused=spec[2], needs=needs
+    )
 
 
 def expect_reduction(
@@ -240,7 +244,10 @@ def reduce_scatter_case(
 
     label = label_of(spec, world, ranks, op, "output")
     traits = traits_of(spec, size, ranks, *op_traits(op))
-    return Case(label, arguments, judge, op=op, ranks=ranks, traits=traits, refused=spec[2])
+    needs = everyone_needs(members, chunks[0][0].numel())
+    return Case(
+        label, arguments, judge, op=op, ranks=ranks, traits=traits, refused=spec[2], needs=needs
+    )
 
 
 def _expect_chunk(
@@ -308,7 +315,8 @@ def all_gather_case(
 
     label = label_of(spec, world, ranks, "tensor")
     traits = traits_of(spec, size, ranks)
-    return Case(label, arguments, judge, ranks=ranks, traits=traits, refused=spec[2])
+    needs = everyone_needs(members, parts[0].numel())
+    return Case(label, arguments, judge, ranks=ranks, traits=traits, refused=spec[2], needs=needs)
 
 
 def deal(make: Any, pairs: Sequence[tuple[Spec, str]], worlds: Sequence[int]) -> list[Case]:

@@ -13,7 +13,7 @@ import torch
 
 from grader.checks.a1_cases import Spec
 from grader.checks.a1_volume import WIDENED
-from grader.checks.causes import Bench, Case
+from grader.checks.causes import NOT_IN_MESSAGES, Bench, Case
 from grader.checks.framework import CheckFailed
 from grader.fabric.cluster import LinkSpec, two_level, uniform
 from grader.fabric.trace import Trace
@@ -109,13 +109,19 @@ def around_the_ring(trace: Trace, members: Sequence[int]) -> None:
 
 
 def at_most(run: Run, limit: int, rule: str, whole: int, optimum: float) -> None:
-    """No rank sends more than `limit` bytes.
+    """No rank sends more than `limit` bytes, and all together no less than they must.
 
     rule: where the limit comes from, in words. whole: bytes of the whole vector. optimum: bytes
     per rank that no algorithm can do without, on average.
     """
     members = run.members
     sent = [run.trace.bytes_sent[rank] for rank in members]
+    if sum(sent) < math.floor(optimum * run.size):
+        raise CheckFailed(
+            f"{run.size} ranks sent {sum(sent)} bytes in all, and no algorithm can do with less "
+            f"than {math.floor(optimum * run.size)}",
+            cause=NOT_IN_MESSAGES,
+        )
     if max(sent) <= limit:
         return
     busiest = sent.index(max(sent))
@@ -136,7 +142,11 @@ def at_most(run: Run, limit: int, rule: str, whole: int, optimum: float) -> None
 
 
 def rounds_at_most(trace: Trace, most: int, rule: str) -> None:
-    """No message is deeper than `most`."""
+    """No message is deeper than `most`, and there are messages unless it is 0."""
+    if most and not trace.rounds:
+        raise CheckFailed(
+            f"no message was sent, expected at most {most} rounds ({rule})", cause=NOT_IN_MESSAGES
+        )
     if trace.rounds > most:
         raise CheckFailed(
             f"{trace.rounds} rounds, expected at most {most} ({rule})",

@@ -90,6 +90,7 @@ def test_loss_bytes(cluster: SimulatedCluster, rng: torch.Generator, metrics: Me
             backward, world, 0, f"{case.label}: rank {rank}, backward", "nothing",
             cause="each rank has all it needs for its own logits' gradient",
         )  # fmt: skip
+    loss.judge_loss(case, [answers[0] for answers in outcome.outputs])
 
 
 @check(LOSS, points=1, name="works in sub-groups")

@@ -272,6 +272,7 @@ def judge_bytes(
                 operations, world, allowed, where, expected, cause=_wasteful(what, operations)
             )
             metrics[f"{direction}_bytes"] = nbytes
+    judge(mapping, case, [answers[0] for answers in outcome.outputs])
 
 
 def _wasteful(what: str, operations: Sequence[Any]) -> str:

@@ -102,6 +102,7 @@ def judge_block_bytes(
             _cause(backward, 4),
         )  # fmt: skip
         metrics["tensor_parallel_bytes"] = tensor_parallel
+    judge_layer(case, [answers[0] for answers in outcome.outputs])
 
 
 def _cause(operations: Sequence[Operation], gathers: int) -> str | None:

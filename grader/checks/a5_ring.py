@@ -75,6 +75,7 @@ def sent(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any
                     "blocks go round once too often, or something else travels with them",
                 )  # fmt: skip
                 metrics[f"{name}_bytes"] = nbytes
+        judge_attention(case, [answers[0] for answers in outcome.outputs])
 
 
 def memory(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any]) -> None:
@@ -111,6 +112,7 @@ def memory(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, A
             cause="blocks of other ranks, or scores, are kept: autograd does so for every product "
             "outside an autograd.Function",
         )
+    run(cluster, RING, [judged(rng, 3, causal=False, layout="contiguous", length=3)])
 
 
 def work(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any]) -> None:
@@ -182,6 +184,7 @@ def overlap(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, 
                     cause="a block is sent for only when it is needed: post the next one first, "
                     "attend, then wait",
                 )
+            judge_attention(case, [answers[0] for answers in outcome.outputs])
 
 
 def refuses(cluster: SimulatedCluster, rng: torch.Generator) -> None:

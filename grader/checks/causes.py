@@ -8,15 +8,23 @@ pass, what is true of just those that fail.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from grader.checks.framework import CheckFailed, SolutionTimeout, Unimplemented
-from grader.checks.world import Outcome, SimulatedCluster
+from grader.checks.world import CAUSES, Outcome, SimulatedCluster, same
 from grader.fabric.record import Record
+from grader.fabric.trace import Trace
+
+#: Global rank -> the global ranks that its result depends on (itself may be among them).
+Needs = Mapping[int, set[int]]
+
+NOT_IN_MESSAGES = "the data did not travel in messages"
+DID_NOTHING = "the function does nothing: no message was sent, and no argument was written to"
+TOO_LATE = "the error was found only after messages had been sent"
 
 #: What may be true of a case -> what it means when just such cases fail. Narrow ones first.
 TRAITS = {
@@ -56,6 +64,10 @@ SAID = {
     "deadlock:": "the ranks disagree on who sends what to whom, or in which order",
     "is not part of group": "a group rank is passed where PyTorch expects a global rank",
     "of a group of": "a global rank is passed where a group rank is expected",
+    "batch_isend_irecv([])": (
+        "a rank that has nothing to send or receive (alone, or all is empty) must not call "
+        "dist.batch_isend_irecv: an empty list raises IndexError"
+    ),
     "from itself: copy": "a rank sends to itself: its own slice is a copy, not a message",
     "to itself: copy": "a rank sends to itself: its own slice is a copy, not a message",
 }
@@ -68,7 +80,8 @@ class Case:
     label: in words, "5 ranks, root 3, bfloat16 (33,)". arguments: by keyword, one dict per
     *global* rank. judge(answers): raises CheckFailed; answers by global rank, None outside `ranks`.
     op: name of the reduce operation, None for a function without one. ranks: global ranks of the
-    sub-group. traits: keys of `TRAITS`. refused: an exception is an answer.
+    sub-group. traits: keys of `TRAITS`. refused: an exception is an answer. must_refuse: ValueError
+    on all ranks, before anything is sent, is the only answer. needs: None where nothing is known.
     """
 
     label: str
@@ -78,6 +91,8 @@ class Case:
     ranks: Sequence[int] | None = None
     traits: frozenset[str] = frozenset()
     refused: bool = False
+    must_refuse: bool = False
+    needs: Needs | None = None
 
     @property
     def world_size(self) -> int:
@@ -92,12 +107,16 @@ class Case:
 
 @dataclass
 class Bench:
-    """A driver, a task and a cluster to run cases on. allow: see `SimulatedCluster.run`."""
+    """A driver, a task and a cluster to run cases on.
+
+    needs: whose tensors a case's results depend on, for cases that do not say so themselves.
+    """
 
     cluster: SimulatedCluster
     task: str
     driver: str
     options: dict[str, Any] = field(default_factory=dict)
+    needs: Callable[[Case], Needs | None] | None = None
 
     def run(self, cases: Sequence[Case], **options: Any) -> Outcome:
         """Run cases of one world size in one world, in order; judge them all."""
@@ -123,14 +142,47 @@ class Bench:
             )
         except CheckFailed as failure:
             failure.cause = failure.cause or said(failure.message)
+            if len(cases) == 1 and cases[0].must_refuse and failure.status == "failed":
+                _sent_instead_of_refused(cases[0], failure)
             raise
         for number, case in enumerate(cases):
+            answers = [each[number] for each in outcome.outputs]
             try:
-                case.judge([answers[number] for answers in outcome.outputs])
+                case.judge(answers)
             except CheckFailed as failure:
                 failure.message = f"{case.label}: {failure.message}"
+                if self._needs(case, answers) and _did_nothing(case, answers, outcome.trace):
+                    failure.cause = DID_NOTHING
                 raise
+        self._expect_messages(cases, outcome)
         return outcome
+
+    def _needs(self, case: Case, answers: Sequence[Any]) -> Needs:
+        """What must have reached each rank; nothing where the call was refused."""
+        if case.must_refuse or any(answers[rank].get("error") for rank in case.members):
+            return {}
+        needs = self.needs(case) if case.needs is None and self.needs else case.needs
+        return {rank: others - {rank} for rank, others in (needs or {}).items() if others - {rank}}
+
+    def _expect_messages(self, cases: Sequence[Case], outcome: Outcome) -> None:
+        """Word of each rank reached all whose results depend on it; refused calls sent nothing."""
+        sent = sum(outcome.trace.messages_sent)
+        if sent and all(case.must_refuse for case in cases):
+            raise CheckFailed(
+                f"{cases[0].label}: {sent} messages were sent by a call that must be refused, "
+                f"expected none",
+                cause=TOO_LATE,
+            )
+        heard = heard_of(outcome.trace.record)
+        for number, case in enumerate(cases):
+            answers = [each[number] for each in outcome.outputs]
+            for rank, others in self._needs(case, answers).items():
+                for other in sorted(others - heard[rank]):
+                    raise CheckFailed(
+                        f"{case.label}: rank {rank}'s result depends on rank {other}, but no "
+                        f"message from it (directly or through others) ever reached it",
+                        cause=NOT_IN_MESSAGES,
+                    )
 
     def run_all(self, cases: Sequence[Case], compare: Sequence[Case] = (), **options: Any) -> None:
         """Run all cases, those of one world size together; explain a failure by comparison.
@@ -143,7 +195,7 @@ class Bench:
         except (Unimplemented, SolutionTimeout):
             raise
         except CheckFailed as failure:
-            if not self._only_refuses_strides(failure, [*cases, *compare], options):
+            if not self._only_refuses_strides(failure, cases, compare, options):
                 raise
 
     def _run_by_world(self, cases: Sequence[Case], options: dict[str, Any]) -> None:
@@ -151,13 +203,17 @@ class Bench:
             self.run([case for case in cases if case.world_size == world], **options)
 
     def _only_refuses_strides(
-        self, failure: CheckFailed, cases: Sequence[Case], options: dict[str, Any]
+        self,
+        failure: CheckFailed,
+        cases: Sequence[Case],
+        compare: Sequence[Case],
+        options: dict[str, Any],
     ) -> bool:
         """Run each case alone; true if nothing but strides is refused, else explain `failure`."""
         failed: list[tuple[Case, CheckFailed]] = []
         passed: list[Case] = []
         refused: list[Case] = []
-        for case in cases:
+        for case in [*cases, *compare]:
             try:
                 self.run([case], **options)
                 passed.append(case)
@@ -171,8 +227,9 @@ class Bench:
         if refused and not failed:
             self._run_by_world(passed, options)
             return True
-        if failed:
-            self._explain(failure, failed, passed)
+        own = [(case, again) for case, again in failed if case not in compare]
+        if own:
+            self._explain(failure, own, [case for case, _ in failed], passed)
         elif failure.status == "failed":
             failure.cause = failure.cause or (
                 "every case passes alone: something is left over from one call to the next (a "
@@ -181,22 +238,56 @@ class Bench:
         return False
 
     def _explain(
-        self, failure: CheckFailed, failed: list[tuple[Case, CheckFailed]], passed: list[Case]
+        self,
+        failure: CheckFailed,
+        own: list[tuple[Case, CheckFailed]],
+        failed: list[Case],
+        passed: list[Case],
     ) -> None:
-        case, first = failed[0]
-        failure.message = first.message
+        # One case is told of, with its own cause: the first that has one.
+        case, first = next((pair for pair in own if pair[1].cause), own[0])
+        failure.message, failure.status = first.message, first.status
         if not first.message.startswith(case.label):
             failure.message = f"{case.label}: {first.message}"
-        evidence = next((each.cause for _, each in failed if each.cause), None)
-        common = common_trait([case for case, _ in failed], passed)
+        evidence = first.cause
+        common = common_trait(failed, passed)
         if common is None:
             failure.cause = evidence
         else:
             failure.cause = f"{TRAITS[common]} ({evidence})" if evidence else TRAITS[common]
 
 
+def _sent_instead_of_refused(case: Case, failure: CheckFailed) -> None:
+    """Tell of a run that got stuck because a call was not refused."""
+    if failure.cause == CAUSES["forbidden_call"]:
+        failure.message = f"{case.label}: {failure.message}"
+        return
+    stuck = failure.message.startswith("deadlock")
+    failure.message = (
+        f"{case.label}: expected ValueError on every rank, but messages were sent\n"
+        f"{failure.message}"
+    )
+    failure.cause = "the argument is not checked" + ", or not on every rank" * stuck
+
+
+def _did_nothing(case: Case, answers: Sequence[Any], trace: Trace) -> bool:
+    """Nothing was sent, returned or written."""
+    if sum(trace.messages_sent):
+        return False
+    return all(
+        answers[rank].get("returned") is None
+        and all(
+            same(after, case.arguments[rank][name])
+            for name, after in answers[rank]["arguments"].items()
+        )
+        for rank in case.members
+    )
+
+
 def said(message: str) -> str | None:
     """The cause that the words of a message point to."""
+    if "IndexError" in message and "batch_isend_irecv" in message:
+        return SAID["batch_isend_irecv([])"]
     return next((cause for words, cause in SAID.items() if words in message), None)
 
 

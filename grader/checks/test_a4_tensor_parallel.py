@@ -259,6 +259,7 @@ def test_layer_bytes(
                     operations, world, allowed, where, expected, EXTRA[task]
                 )
                 volume.expect_calls(operations, "all_reduce", kinds.count("all_reduce"), where)
+        judge_layer(case, [answers[0] for answers in outcome.outputs])
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def test_norm_bytes(cluster: SimulatedCluster, rng: torch.Generator, metrics: Me
             backward, world, volume.moved("all_reduce", parameters, world), f"{where}, backward",
             "one all-reduce of the parameters' gradients", "tokens or their gradients are sent",
         )  # fmt: skip
+    judge_layer(case, [answers[0] for answers in outcome.outputs])
 
 
 # the block ----------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from grader.fabric.torch_internals import NoDispatch
+
 
 class Count(NamedTuple):
     """What one operation costs: floating-point operations, and bytes moved."""
@@ -107,10 +109,73 @@ def _backward_flops(
     return forward * 5 // 2
 
 
+class _MetaAttention(torch.autograd.Function):
+    """Shapes and costs of fused attention, for tensors without data."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        note: Callable[[Count], None],
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        flops: int,
+    ) -> torch.Tensor:
+        out = query.new_empty((*query.shape[:-1], value.shape[-1]))
+        ctx.note, ctx.flops = note, flops
+        ctx.save_for_backward(query, key, value)
+        note(Count(flops, sum(_nbytes(t) for t in (query, key, value, out))))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors
+        inputs = tuple(torch.empty_like(tensor) for tensor in saved)
+        ctx.note(Count(ctx.flops * 5 // 2, sum(map(_nbytes, (*saved, *grads, *inputs)))))
+        return (None, *inputs, None)
+
+
+def meta_attention(
+    note: Callable[[Count], None],
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """`F.scaled_dot_product_attention` on meta tensors (batch, heads, sequence, head dim).
+
+    note: gets the cost, forward and backward. A mask on meta has no data and hides nothing.
+    """
+    batch = query.reshape(1, -1, *query.shape[-2:])
+    flops = attention_flops(batch, key, value, dropout_p, is_causal)
+    if attn_mask is not None and not attn_mask.is_meta:
+        with NoDispatch():
+            seen = attn_mask if attn_mask.dtype == torch.bool else attn_mask != float("-inf")
+            flops = int(flops * float(seen.double().mean()))
+    apply: Callable[..., torch.Tensor] = _MetaAttention.apply
+    return apply(note, query, key, value, flops)
+
+
+def _nbytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
 _OWN_FORMULAS: dict[Any, Callable[..., int]] = {
     _attention: attention_flops,
     _attention_backward: _backward_flops,
 }
+
+
+#: Writes its first argument without reading it.
+_OVERWRITES = frozenset(
+    ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
+)
+#: Reads of its first argument (the second, of an embedding) only what it returns.
+_PICKS = frozenset(("embedding", "index_select", "index", "gather", "take", "_unsafe_index"))
 
 
 def count(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Count | None:
@@ -120,17 +185,24 @@ def count(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any)
         costs = _costs[func] = _has_cost(func)
     if not costs:
         return None
-    inputs = (*args, *(value for name, value in kwargs.items() if name != "out"))
-    read = sum(t.numel() * t.element_size() for t in _tensors(inputs))
-    written = 0
-    elements = 0
-    for tensor in _tensors(result):
-        written += tensor.numel() * tensor.element_size()
-        elements += tensor.numel()
+    name = func._schema.name.partition("::")[2]
+    if result is None and name.startswith("_foreach_"):
+        result = args[0]  # its tensors are changed in place
+    written = sum(map(_nbytes, _tensors(result)))
+    if name in _PICKS:
+        whole = max(map(_nbytes, _tensors(args)), default=0)
+        inputs = sum(map(_nbytes, _tensors(args))) - whole + written
+    else:
+        inputs = sum(
+            _nbytes(tensor)
+            for place, value in (*enumerate(args), *kwargs.items())
+            if place != "out" and not (place == 0 and name in _OVERWRITES)
+            for tensor in _tensors(value)
+        )
     own = _OWN_FORMULAS.get(func.overloadpacket)
     if own is not None:
-        return Count(own(*args, **kwargs), read + written)
+        return Count(own(*args, **kwargs), inputs + written)
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
-        return Count(int(formula(*args, **kwargs, out_val=result)), read + written)
-    return Count(elements, read + written)
+        return Count(int(formula(*args, **kwargs, out_val=result)), inputs + written)
+    return Count(sum(tensor.numel() for tensor in _tensors(result)), inputs + written)

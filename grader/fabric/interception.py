@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
+import torch.distributed.device_mesh
+import torch.multiprocessing
 from torch.distributed import distributed_c10d as c10d
 
+from grader.fabric.counting import meta_attention
 from grader.fabric.current import current_runtime, maybe_runtime
 from grader.fabric.findings import Finding, at
 from grader.fabric.location import user_location
@@ -24,23 +29,80 @@ class Interception:
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
 
-    def _patch(self, name: str, make: Callable[[Any], Any], *owners: Any) -> None:
-        original = getattr(owners[0], name)
+    def _patch(self, name: str, make: Callable[[Any], Any], owner: Any) -> None:
+        original = getattr(owner, name)
         replacement = make(original)
-        for owner in owners:
-            before = getattr(owner, name)
-            setattr(owner, name, replacement)
-            self._stack.callback(setattr, owner, name, before)
+        for holder in _holders(name, original, owner):
+            setattr(holder, name, replacement)
+            self._stack.callback(setattr, holder, name, original)
 
     def __enter__(self) -> None:
-        self._patch("batch_isend_irecv", _batched, dist, c10d)
-        self._patch("init_process_group", _initializer, dist, c10d)
-        self._patch("new_group", _grouper, dist, c10d)
+        self._patch("batch_isend_irecv", _batched, c10d)
+        self._patch("init_process_group", _initializer, c10d)
+        self._patch("new_group", _grouper, c10d)
         self._patch("_get_default_group", _default_group, c10d)
         self._patch("sleep", _sleeping, time)
+        self._patch("scaled_dot_product_attention", _attention, torch.nn.functional)
+        for store in ("TCPStore", "FileStore", "HashStore"):
+            self._patch(store, _store_maker, dist)
+        for name in ("spawn", "start_processes"):
+            self._patch(name, _no_processes, torch.multiprocessing)
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
+
+
+_holding: dict[str, list[Any]] = {}
+
+
+def _holders(name: str, original: Any, owner: Any) -> list[Any]:
+    """The owner, and every module of `torch.distributed` that imported the same object by name."""
+    found = _holding.get(name)
+    if found is None:
+        modules = [
+            module
+            for key, module in list(sys.modules.items())
+            if key.startswith("torch.distributed") and vars(module).get(name) is original
+        ]
+        found = _holding[name] = [owner, *(m for m in modules if m is not owner)]
+    return found
+
+
+def _store_maker(original: Any) -> Any:
+    """A rank that makes a store of its own gets the one that all simulated ranks share."""
+
+    def make_store(*args: Any, **kwargs: Any) -> Any:
+        runtime = maybe_runtime()
+        return original(*args, **kwargs) if runtime is None else shared_store(runtime)
+
+    return make_store
+
+
+def _no_processes(original: Callable[..., Any]) -> Callable[..., Any]:
+    def start(*args: Any, **kwargs: Any) -> Any:
+        if maybe_runtime() is not None:
+            raise RuntimeError(
+                "a simulated rank cannot spawn processes: the ranks are there already. Run the "
+                "function that the script spawns, as under torchrun (RANK and WORLD_SIZE are set)"
+            )
+        return original(*args, **kwargs)
+
+    return start
+
+
+def _attention(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Attention on meta tensors counts as the fused kernel it would be, not as torch's pieces."""
+
+    def scaled_dot_product_attention(
+        query: Any, key: Any, value: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        runtime = maybe_runtime()
+        if runtime is None or not getattr(query, "is_meta", False):
+            return original(query, key, value, *args, **kwargs)
+        return meta_attention(runtime.note_compute, query, key, value, *args, **kwargs)
+
+    scaled_dot_product_attention.__doc__ = original.__doc__
+    return scaled_dot_product_attention
 
 
 def _batched(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -135,6 +135,11 @@ class RankRuntime:
             self._unseen.remove(operation, tensor)
         self.engine.waiting(pending, self.region)
 
+    def note_compute(self, count: Count) -> None:
+        """Computation that no operation shows: of a program that is timed, else of no interest."""
+        if self._compute:
+            self._on_compute(count)
+
     def _on_compute(self, count: Count) -> None:
         self.engine.record.events[self.rank].append(
             Event("compute", -1, count.flops, count.nbytes, user_location(), self.region)

@@ -61,8 +61,9 @@ def run_script(
     def variables(rank: int) -> dict[str, str]:
         node = {
             "LOCAL_RANK": str(rank % local),
-            "LOCAL_WORLD_SIZE": str(min(local, ranks)),
+            "LOCAL_WORLD_SIZE": str(min(local, ranks - rank // local * local)),
             "GROUP_RANK": str(rank // local),
+            "GROUP_WORLD_SIZE": str(-(-ranks // local)),
         }
         return node | (environment(rank) if environment is not None else {})
 

@@ -56,6 +56,8 @@ def simulate_script(
     print(file=out)
     for finding in (*result.findings, *result.warnings):
         print(f"{finding.severity}: {finding.message}\n", file=out)
+    if not result.findings and not result.record.groups:
+        print("note: no rank initialised torch.distributed\n", file=out)
     _summary(timed, cluster, result.seconds, out)
     if trace_file is not None:
         write_chrome_trace(timed.timeline, trace_file)

@@ -77,7 +77,8 @@ long long simt_clock(void);
 
 // Every operation takes the line it is called from, without a debugger's help.
 #define SIMT_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
-#define SIMT_INLINE static inline __attribute__((unused))
+// Always inlined, so that an access inside belongs to a line of the caller.
+#define SIMT_INLINE static inline __attribute__((unused, always_inline))
 
 SIMT_INLINE void __syncthreads(SIMT_SITE) { simt_barrier(SIMT_SYNC, 0, file, line); }
 SIMT_INLINE int __syncthreads_count(int predicate, SIMT_SITE) {

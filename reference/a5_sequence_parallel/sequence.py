@@ -53,14 +53,6 @@ def all_gather_started(tensor: torch.Tensor, group: Group) -> tuple[torch.Tensor
     return whole, dist.all_gather(list(whole.chunk(size)), tensor, group=group, async_op=True)
 
 
-def all_gathered(tensor: torch.Tensor, group: Group) -> torch.Tensor:
-    """As ``all_gather_started``, arrived (itself when it is alone)."""
-    whole, work = all_gather_started(tensor, group)
-    if work is not None:
-        work.wait()
-    return whole
-
-
 def reduce_scattered(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """This rank's share of the sum over the group along dimension 0."""
     size = dist.get_world_size(group)
@@ -361,21 +353,16 @@ class SequenceParallelBlock(nn.Module):
         parallel.attention_dropout = dense.dropout
         parallel.dropout = block.dropout
         parallel.attention_norm = SequenceParallelLayerNorm.from_dense(block.attention_norm, group)
-        parallel.attention = nn.ModuleDict(
-            {
-                "query": _Shard(dense.query, 0, "heads", group),
-                "key": _Shard(dense.key, 0, "kv_heads", group),
-                "value": _Shard(dense.value, 0, "kv_heads", group),
-                "output": _Shard(dense.output, 1, "heads", group),
-            }
-        )
+        heads = {"query": "heads", "key": "kv_heads", "value": "kv_heads"}
+        shards = {
+            name: _Shard(getattr(dense, name), 0, what, group) for name, what in heads.items()
+        }
+        shards["output"] = _Shard(dense.output, 1, "heads", group)
+        parallel.attention = nn.ModuleDict(shards)
         parallel.mlp_norm = SequenceParallelLayerNorm.from_dense(block.mlp_norm, group)
-        parallel.mlp = nn.ModuleDict(
-            {
-                "up": _Shard(block.mlp.up, 0, "intermediate", group),
-                "down": _Shard(block.mlp.down, 1, "intermediate", group),
-            }
-        )
+        up = _Shard(block.mlp.up, 0, "intermediate", group)
+        down = _Shard(block.mlp.down, 1, "intermediate", group)
+        parallel.mlp = nn.ModuleDict({"up": up, "down": down})
         parallel.train(block.training)
         return parallel
         # END SOLUTION

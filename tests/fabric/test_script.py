@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.fabric import SimulationResult
 from grader.fabric.cluster import LinkSpec, two_level, uniform
 from grader.fabric.cluster_file import read_cluster
 from grader.fabric.script import ScriptError, run_script
@@ -144,3 +145,71 @@ def test_torchs_ddp_is_seen_to_overlap() -> None:
     communicating = timed.timeline.communicating(0)
     assert timed.overlap(0) > 0.4 * communicating
     assert timed.makespan < timed.timeline.computing(0) + communicating
+
+
+def run_text(tmp_path: Path, text: str, ranks: int = 2) -> SimulationResult:
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    return run_script(script, ranks, time_limit=5.0)
+
+
+def test_a_mesh_may_be_what_initialises(tmp_path: Path) -> None:
+    result = run_text(
+        tmp_path,
+        "import torch\n"
+        "from torch.distributed.device_mesh import init_device_mesh\n"
+        "from torch.distributed.tensor import Replicate, Shard, distribute_tensor\n"
+        "mesh = init_device_mesh('cpu', (2, 2), mesh_dim_names=('dp', 'tp'))\n"
+        "whole = torch.arange(16.0).view(4, 4)\n"
+        "part = distribute_tensor(whole, mesh['tp'], [Shard(0)])\n"
+        "assert part.to_local().shape == (2, 4)\n"
+        "assert torch.equal(part.redistribute(mesh['tp'], [Replicate()]).to_local(), whole)\n",
+        4,
+    )
+    assert not result.findings, result.findings[0].message
+
+
+def test_spawning_processes_is_refused_with_advice(tmp_path: Path) -> None:
+    result = run_text(
+        tmp_path,
+        "import torch.multiprocessing as mp\n"
+        "def worker(rank):\n    pass\n"
+        "mp.spawn(worker, nprocs=4)\n",
+    )
+    assert "a simulated rank cannot spawn processes" in result.findings[0].message
+    assert "as under torchrun" in result.findings[0].message
+
+
+def test_a_store_that_a_script_makes_is_the_ranks_own(tmp_path: Path) -> None:
+    result = run_text(
+        tmp_path,
+        "import os, torch, torch.distributed as dist\n"
+        "rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
+        "store = dist.TCPStore('127.0.0.1', 29511, size, rank == 0)\n"
+        "store.set(f'rank{rank}', str(rank))\n"
+        "assert store.get(f'rank{1 - rank}') == str(1 - rank).encode()\n"
+        "dist.init_process_group('gloo', store=store, rank=rank, world_size=size)\n"
+        "dist.barrier()\n",
+    )
+    assert not result.findings, result.findings[0].message
+
+
+def test_ranks_see_what_torchrun_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, torch.distributed as dist\n"
+        "assert dist.is_torchelastic_launched()\n"
+        "names = ('RANK', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'GROUP_RANK', 'GROUP_WORLD_SIZE')\n"
+        "print(*(os.environ[name] for name in names))\n"
+    )
+    assert not run_script(script, 10, devices_per_node=8).findings
+    lines = capsys.readouterr().out.splitlines()
+    assert "[rank 0] 0 0 8 0 2" in lines and "[rank 9] 9 1 2 1 2" in lines
+
+
+def test_a_script_without_distributed_is_noted(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('hello')\n")
+    out = io.StringIO()
+    assert simulate_script(script, 2, cluster_of("uniform", 2), [], out=out) == 0
+    assert "no rank initialised torch.distributed" in out.getvalue()

@@ -33,6 +33,26 @@ def described(raised: Exception) -> dict[str, Any]:
     return {"error": {"type": type(raised).__name__, "message": str(raised), "bases": bases}}
 
 
+class _Seed(torch.autograd.Function):
+    """A scalar whose backward gives `result` the gradient `upstream`, that very tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, result: torch.Tensor, upstream: torch.Tensor) -> torch.Tensor:
+        ctx.upstream = upstream
+        return result.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: torch.Tensor) -> Any:
+        return ctx.upstream, None
+
+
+def take_gradients(result: torch.Tensor, upstream: torch.Tensor) -> None:
+    """`torch.autograd.backward`, which with a gradient imports sympy when first used (0.3 s)."""
+    if not result.requires_grad:
+        raise RuntimeError("the result does not require grad: it is cut off from autograd's graph")
+    _Seed.apply(result, upstream).backward()  # type: ignore[no-untyped-call]
+
+
 def unfit(output: Any, gradient: torch.Tensor) -> bool:
     """Whether a result cannot take the gradient: it is of another shape than it should be."""
     whole = gradient.dim() == 0
@@ -73,14 +93,15 @@ def mappings(ctx: RankContext, inputs: dict[str, Any]) -> list[Any]:
         marks.append(position())
         gradient = case["gradient"]
         if unfit(output, gradient):
-            answers.append({"output": output.detach(), "argument": leaf.detach()})
+            shown = output.detach() if isinstance(output, torch.Tensor) else None
+            answers.append({"output": shown, "argument": leaf.detach()})
             continue
         upstream = gradient.expand_as(output) if gradient.dim() == 0 else gradient
         given = upstream.clone()
         result = output + leaf if case["beside"] else output
         answer = {"output": output.detach().clone(), "argument": leaf.detach().clone()}
         with region(True):
-            torch.autograd.backward(result, upstream)
+            take_gradients(result, upstream)
         marks.append(position())
         answer |= {
             "input_gradient": leaf.grad,
@@ -120,7 +141,7 @@ def losses(ctx: RankContext, inputs: dict[str, Any]) -> list[Any]:
             answers.append({"loss": loss})
             continue
         with region(True):
-            torch.autograd.backward(loss, case["gradient"])
+            take_gradients(loss, case["gradient"])
         marks.append(position())
         answers.append(
             {
@@ -219,6 +240,9 @@ def layers(ctx: RankContext, inputs: dict[str, Any]) -> Any:
                 raise
             answers.append(described(raised))
             continue
+        if not isinstance(layer, nn.Module):
+            kind = type(layer).__name__
+            raise TypeError(f"{inputs['maker']} returned {kind}; expected the layer, an nn.Module")
         torchs_own = next(
             (type(p).__name__ for p in layer.parameters() if dispatches_itself(p)), None
         )
@@ -262,7 +286,7 @@ def _train(ctx: RankContext, case: dict[str, Any], layer: nn.Module) -> dict[str
             steps.append({"output": output})
             break
         with region(True):
-            torch.autograd.backward(output, gradient)
+            take_gradients(output, gradient)
         marks.append(position())
         kept = kept and bool(torch.equal(x.detach(), given))
         gradients = {n: None if p.grad is None else p.grad.clone() for n, p in named.items()}

@@ -13,7 +13,7 @@ import torch
 
 from grader.checks.a3_memory import LiveBytes
 from grader.checks.context import RankContext
-from grader.checks.drivers.a4 import described, outside, position, unfit
+from grader.checks.drivers.a4 import described, outside, position, take_gradients, unfit
 from grader.fabric import region
 
 
@@ -49,7 +49,7 @@ def calls(ctx: RankContext, inputs: dict[str, Any]) -> list[Any]:
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         if wanted and not unfit(outputs[0], case["gradient"]):
             with region(True):
-                torch.autograd.backward(outputs[0], case["gradient"])
+                take_gradients(outputs[0], case["gradient"])
         marks.append(position())
         answers.append(
             {
@@ -95,5 +95,5 @@ def ring_memory(ctx: RankContext, inputs: dict[str, Any]) -> Any:
     saved = watch.live() - begin - output.untyped_storage().nbytes()
     gradient = case["gradient"]
     with region(True):
-        backward, _ = peak(lambda: torch.autograd.backward(output, gradient))
+        backward, _ = peak(lambda: take_gradients(output, gradient))
     return {"forward": forward, "backward": backward, "saved": saved}
