@@ -44,6 +44,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(UNFINISHED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.$(EXTRAS)'
+	$(BIN)/python -m kernels.setup
 	@rm -f $(UNFINISHED)
 	@touch $(STAMP)
 

@@ -1,7 +1,8 @@
 """Host time of a hierarchical all-reduce on 64 to 1,024 simulated ranks, and of its replay.
 
 The reference's `hierarchical_all_reduce` of 64 MiB on meta tensors, nodes of 8, recorded with
-computation and replayed on the dgx-h100 preset. The loop of pure Python tells how fast the core was.
+computation and replayed on the dgx-h100 preset. The loop of pure Python tells how fast the core
+was.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -36,22 +36,32 @@ class Task:
     @property
     def path(self) -> str:
         """The file inside the solution folder: "a1_collectives/collectives.py"."""
-        return self.module.replace(".", "/") + ".py"
+        return self.module.replace(".", "/") + (".cu" if self.is_kernel else ".py")
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is written in CUDA: it lives in the assignment's kernels.cu."""
+        return self.module.endswith(".kernels")
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """A folder of tasks that is graded by one module of checks."""
+    """A folder of tasks that is graded by one module of checks, and one for its kernels."""
 
     name: str
     title: str
     tasks: tuple[Task, ...]
     checks_module: str
+    kernel_checks_module: str = ""
 
     @property
     def key(self) -> str:
         """The short name: "a1"."""
         return self.name.split("_")[0]
+
+    def checks_of(self, task: Task) -> str:
+        """The module that grades one of its tasks."""
+        return self.kernel_checks_module if task.is_kernel else self.checks_module
 
     @property
     def points(self) -> float:
@@ -69,6 +79,7 @@ def _assignment(name: str, title: str, *rows: tuple[str, str, float, str]) -> As
             for module, attribute, points, text in rows
         ),
         checks_module=f"grader.checks.test_{name}",
+        kernel_checks_module=f"grader.checks.test_{key}_kernels",
     )
 
 
@@ -114,6 +125,7 @@ COURSE: tuple[Assignment, ...] = (
         ("ring", "pipelined_ring_all_reduce", 12, "reduction hidden behind transfer"),
         ("tree", "halving_doubling_all_reduce", 12, "recursive halving and doubling"),
         ("hierarchical", "hierarchical_all_reduce", 14, "inside nodes, then between them"),
+        ("kernels", "reduce_add", 12, "the addition of an all-reduce, in CUDA"),
     ),
     _assignment(
         "a3_data_parallel",
@@ -122,6 +134,7 @@ COURSE: tuple[Assignment, ...] = (
         ("parameter_server", "ParameterServerDataParallel", 12, "the same through one server"),
         ("zero", "ShardedOptimizer", 20, "ZeRO-1: optimizer states in shares"),
         ("fsdp", "FullyShardedDataParallel", 26, "ZeRO-3: parameters in shares"),
+        ("kernels", "adamw", 10, "a fused optimizer step, in CUDA"),
     ),
     _assignment(
         "a4_tensor_parallel",
@@ -136,6 +149,7 @@ COURSE: tuple[Assignment, ...] = (
         ("cross_entropy", "vocab_parallel_cross_entropy", 20, "loss on sharded logits"),
         ("transformer", "ParallelMLP", 10, "one all-reduce each way"),
         ("transformer", "ParallelAttention", 10, "heads in shares"),
+        ("kernels", "vocab_cross_entropy", 10, "a shard's part of the loss, in CUDA"),
     ),
     _assignment(
         "a5_sequence_parallel",
@@ -151,6 +165,8 @@ COURSE: tuple[Assignment, ...] = (
         ("context_parallel", "zigzag_shard", 4, "balanced shares of a causal sequence"),
         ("context_parallel", "zigzag_unshard", 4, "and back"),
         ("context_parallel", "ring_attention", 24, "attention around the ring"),
+        ("kernels", "attention_merge", 6, "two partial attentions into one, in CUDA"),
+        ("kernels", "layer_norm", 6, "forward and backward, in CUDA"),
     ),
     _assignment(
         "a6_pipeline_parallel",
@@ -182,6 +198,8 @@ COURSE: tuple[Assignment, ...] = (
         ("dispatch", "dispatch", 12, "tokens to their experts"),
         ("dispatch", "combine", 12, "and back, weighted"),
         ("layer", "ExpertParallelMoE", 24, "the whole layer"),
+        ("kernels", "moe_permute", 9, "tokens in the order of their experts, in CUDA"),
+        ("kernels", "moe_unpermute", 9, "and back, weighted, in CUDA"),
     ),
     _assignment(
         "a9_hybrid_parallel",
@@ -198,13 +216,21 @@ COURSE: tuple[Assignment, ...] = (
 )
 
 
-def _has_checks(assignment: Assignment) -> bool:
-    module = Path(__file__).parent.joinpath(*assignment.checks_module.split(".")[1:])
-    return module.with_suffix(".py").is_file()
+def _gradable(assignment: Assignment) -> Assignment:
+    """The assignment with those of its tasks that this kit has checks of."""
+    return replace(
+        assignment,
+        tasks=tuple(task for task in assignment.tasks if _exists(assignment.checks_of(task))),
+    )
+
+
+def _exists(module: str) -> bool:
+    path = Path(__file__).parent.joinpath(*module.split(".")[1:])
+    return path.with_suffix(".py").is_file()
 
 
 # What can be graded today, in the order of the course: what this kit has checks of.
-ASSIGNMENTS: tuple[Assignment, ...] = tuple(each for each in COURSE if _has_checks(each))
+ASSIGNMENTS: tuple[Assignment, ...] = tuple(each for each in map(_gradable, COURSE) if each.tasks)
 
 TASKS: tuple[Task, ...] = tuple(task for each in ASSIGNMENTS for task in each.tasks)
 

@@ -29,7 +29,7 @@ __device__ __forceinline__ void from_float(float x, __nv_bfloat16* out) {
 template <typename T>
 __device__ void adamw(T* param, const T* grad, float* exp_avg, float* exp_avg_sq, int64_t n,
                       const Hyper& h) {
-    // TODO
+    // TODO(a3.adamw)
 }
 
 extern "C" __global__ void adamw_fp32(float* param, const float* grad, float* exp_avg,

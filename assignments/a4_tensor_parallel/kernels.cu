@@ -27,7 +27,7 @@ template <typename T>
 __device__ void vocab_cross_entropy_forward(float* row_max, float* sum_exp, float* target_logit,
                                             const T* logits, const int64_t* target,
                                             int64_t tokens, int64_t vocab, int64_t vocab_start) {
-    // TODO
+    // TODO(a4.vocab_cross_entropy)
 }
 
 template <typename T>
@@ -36,7 +36,7 @@ __device__ void vocab_cross_entropy_backward(T* grad_logits, const T* logits,
                                              const float* grad_loss, int64_t tokens,
                                              int64_t vocab, int64_t vocab_start,
                                              int64_t ignore_index) {
-    // TODO
+    // TODO(a4.vocab_cross_entropy)
 }
 
 extern "C" __global__ void vocab_cross_entropy_forward_fp32(

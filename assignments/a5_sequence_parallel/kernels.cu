@@ -34,14 +34,14 @@ __device__ __forceinline__ void from_float(float x, __nv_bfloat16* out) {
 template <typename T>
 __device__ void attention_merge(T* out, float* lse, const T* out_a, const float* lse_a,
                                 const T* out_b, const float* lse_b, int64_t rows, int64_t dim) {
-    // TODO
+    // TODO(a5.attention_merge)
 }
 
 template <typename T>
 __device__ void layer_norm_forward(T* out, float* mean, float* rstd, const T* input,
                                    const T* weight, const T* bias, int64_t rows, int64_t hidden,
                                    float eps) {
-    // TODO
+    // TODO(a5.layer_norm)
 }
 
 template <typename T>
@@ -49,7 +49,7 @@ __device__ void layer_norm_backward(T* grad_input, float* grad_weight, float* gr
                                     const T* grad_out, const T* input, const T* weight,
                                     const float* mean, const float* rstd, int64_t rows,
                                     int64_t hidden) {
-    // TODO
+    // TODO(a5.layer_norm)
 }
 
 #define ENTRIES(T, suffix)                                                                        \

@@ -64,11 +64,11 @@ def run_checks(
 
 def _check_files(selected: Sequence[tasks.Task]) -> list[str]:
     """The files of the selected tasks' checks; `CannotRun` when one is missing from the kit."""
-    chosen = {task.assignment for task in selected}
     files = []
     for assignment in tasks.ASSIGNMENTS:
-        if assignment.name in chosen:
-            spec = importlib.util.find_spec(assignment.checks_module)
+        chosen = [task for task in selected if task.assignment == assignment.name]
+        for module in dict.fromkeys(assignment.checks_of(task) for task in chosen):
+            spec = importlib.util.find_spec(module)
             if spec is None or spec.origin is None:
                 raise CannotRun(f"the kit has no checks of {assignment.name}: reinstall it")
             files.append(os.path.abspath(spec.origin))

@@ -10,17 +10,21 @@ vanish. A group with unequal shares per node counts as one node with the slowest
                     2(g−1)α + 2n(g−1)/g β + 2(k−1)α' + 2(n/g)(k−1)/k β'
                     where the node's switch adds, inside it 2α + nβ; where the switches between
                     the nodes add, there 2α' + (n/g)β'; where both do, the vector streams through
-                    both: 2α + 2α' + max(nβ, (n/g)β'). Rings are taken where they are faster
+                    both: 2α + 2α' + max(nβ, (n/g)β'). A leaf hands on one sum per card number,
+                    so its uplinks count where they are slower than the cards. Rings are taken
+                    where they are faster
     all_gather      ring, half of all_reduce; n = what everybody holds at the end; of uneven
                     contributions the largest sets the pace
     reduce_scatter  pairwise, half of all_reduce; n = a rank's whole input
     all_to_all      pairwise, stepwise: an α or α' for every other rank, plus the largest row or
                     column sum of bytes, each byte at its level's β (a rank's own share is free);
-                    where routes share more than ports and cards, the time of the busiest link
+                    where routes share more than ports and cards, the paths' latencies and the
+                    time of the busiest link
     broadcast, reduce   binomial trees, over the nodes and in each: ⌈lg g⌉(α+nβ) + ⌈lg k⌉(α'+nβ')
-                    with β' of one NIC
-    gather, scatter the root's messages posted together: the larger latency, plus the time the
-                    root's port or NIC is busy, whichever is longer
+                    with β' of one NIC; where routes share links, round by round the longest
+                    latency and the time of the busiest link
+    gather, scatter the root's messages posted together: the longest path's latency, plus the
+                    time of the busiest link: the root's port or NIC, or one between
     barrier         dissemination: ⌈lg g⌉α + ⌈lg k⌉α'
 
 One rank costs nothing.
@@ -74,7 +78,10 @@ def collective_seconds(
     if kind == "all_to_all":
         return _all_to_all_seconds(members, nbytes, cluster, splits)
     if kind in ("gather", "scatter"):
-        return _rooted_seconds(members, _rooted_shares(kind, members, nbytes, root), cluster, root)
+        shares = _rooted_shares(kind, members, nbytes, root)
+        return _rooted_seconds(members, shares, cluster, root, kind == "gather")
+    if kind in ("broadcast", "reduce") and cluster.routed:
+        return _tree_seconds(kind, members, max(nbytes), cluster, root)
     layout = cluster.layout(members)
     nodes, per_node, inner, outer, nic_share = layout
     total = max(nbytes)
@@ -87,7 +94,7 @@ def collective_seconds(
         if kind == "all_reduce" and (cluster.switch_adds or cluster.network_adds):
             across = len({cluster.node_of(rank) for rank in members})
             if across == nodes:  # unequal shares know rings only
-                return min(2 * one_way, _in_network_seconds(total, layout, cluster))
+                return min(2 * one_way, _in_network_seconds(total, members, layout, cluster))
         return 2 * one_way if kind == "all_reduce" else one_way
     if kind == "barrier":
         total = 0
@@ -97,7 +104,9 @@ def collective_seconds(
     )
 
 
-def _in_network_seconds(total: int, layout: Layout, cluster: Cluster) -> float:
+def _in_network_seconds(
+    total: int, members: Sequence[int], layout: Layout, cluster: Cluster
+) -> float:
     """An all-reduce where switches add: inside the nodes, between them, or both."""
     nodes, per_node, inner, outer, nic_share = layout
     inside = between = latency = 0.0
@@ -110,7 +119,7 @@ def _in_network_seconds(total: int, layout: Layout, cluster: Cluster) -> float:
     share = total / per_node * nic_share
     if nodes > 1 and cluster.network_adds:
         latency += 2 * outer.latency
-        between = share / cluster.inter.bandwidth
+        between = max(share / cluster.inter.bandwidth, cluster.adding_above(members, share))
     elif nodes > 1:
         latency += 2 * (nodes - 1) * outer.latency
         between = 2 * share * (nodes - 1) / nodes / outer.bandwidth
@@ -180,29 +189,69 @@ def _rooted_shares(
 
 
 def _rooted_seconds(
-    members: Sequence[int], shares: Sequence[int], cluster: Cluster, root: int
+    members: Sequence[int], shares: Sequence[int], cluster: Cluster, root: int, gather: bool
 ) -> float:
-    here = cluster.node_of(root)
-    inside = outside = 0
-    latency = 0.0
-    for rank, share in zip(members, shares, strict=True):
-        if rank == root:
-            continue
-        if cluster.node_of(rank) == here:
-            inside += share
-            latency = max(latency, cluster.intra.latency)
-        else:
-            outside += share
-            latency = max(latency, cluster.inter.latency)
-    through_port = inside + outside if cluster.shared_port else inside
-    return latency + max(through_port / cluster.intra.bandwidth, outside / cluster.inter.bandwidth)
+    """All messages to the root (gather), or from it, posted together."""
+    return _together(
+        [
+            (rank, root, float(share)) if gather else (root, rank, float(share))
+            for rank, share in zip(members, shares, strict=True)
+            if rank != root
+        ],
+        cluster,
+    )
+
+
+def _together(messages: Sequence[tuple[int, int, float]], cluster: Cluster) -> float:
+    """Seconds of messages (src, dst, bytes) posted at once: longest latency and busiest link."""
+    latency = max((cluster.path(src, dst).latency for src, dst, _ in messages), default=0.0)
+    return latency + cluster.busiest(messages)
+
+
+def _tree_seconds(
+    kind: str, members: Sequence[int], nbytes: int, cluster: Cluster, root: int
+) -> float:
+    """Binomial trees round by round, where messages of a round may share links.
+
+    Over the nodes from the root, then in all nodes at once; over all ranks where nodes have
+    unequal shares of the group. A reduce runs them backwards.
+    """
+    nodes: dict[int, list[int]] = {}
+    for rank in members:
+        nodes.setdefault(cluster.node_of(rank), []).append(rank)
+    first = cluster.node_of(root)
+    if len({len(group) for group in nodes.values()}) > 1:
+        at = members.index(root)
+        levels = [[[*members[at:], *members[:at]]]]
+    else:
+        place = nodes[first].index(root)
+        groups = [[*group[place:], *group[:place]] for group in nodes.values()]
+        start = list(nodes).index(first)
+        heads = [group[0] for group in (*groups[start:], *groups[:start])]
+        levels = [[heads], groups]
+    seconds = 0.0
+    for trees in levels:
+        step = 1 << (len(trees[0]) - 1).bit_length() >> 1
+        while step:
+            pairs = [
+                (tree[i], tree[i + step])
+                for tree in trees
+                for i in range(0, len(tree) - step, 2 * step)
+            ]
+            back = kind == "reduce"
+            messages = [(b, a, float(nbytes)) if back else (a, b, float(nbytes)) for a, b in pairs]
+            seconds += _together(messages, cluster)
+            step >>= 1
+    return seconds
 
 
 def _all_to_all_seconds(
     members: Sequence[int], nbytes: Sequence[int], cluster: Cluster, splits: Splits
 ) -> float:
-    layout = cluster.layout(members)
     table = _table(nbytes, splits)
+    if cluster.routed:
+        return _routed_all_to_all_seconds(members, table, cluster)
+    layout = cluster.layout(members)
     nodes = np.array([cluster.node_of(rank) for rank in members])
     near = nodes[:, None] == nodes[None, :]
     beta = np.where(near, 1 / cluster.intra.bandwidth, layout.nic_share / layout.outer.bandwidth)
@@ -212,14 +261,21 @@ def _all_to_all_seconds(
     latency = (neighbours - 1) * cluster.intra.latency + (
         len(members) - neighbours
     ) * cluster.inter.latency
-    busy = max(costs.sum(axis=1).max(), costs.sum(axis=0).max())
-    if cluster.routed:
-        busy = cluster.busiest(
-            (src, dst, float(table[i, j]))
-            for i, src in enumerate(members)
-            for j, dst in enumerate(members)
-        )
-    return float(latency.max() + busy)
+    return float(latency.max() + max(costs.sum(axis=1).max(), costs.sum(axis=0).max()))
+
+
+def _routed_all_to_all_seconds(
+    members: Sequence[int], table: np.ndarray, cluster: Cluster
+) -> float:
+    load = np.zeros(len(bandwidths := cluster.link_bandwidths))
+    longest = 0.0
+    for i, src in enumerate(members):
+        paths = [cluster.path(src, dst) for dst in members]
+        longest = max(longest, sum(path.latency for path in paths))
+        for path, share in zip(paths, table[i].tolist(), strict=True):
+            for link in path.links:
+                load[link] += share
+    return longest + float((load / np.array(bandwidths)).max())
 
 
 def _table(nbytes: Sequence[int], splits: Splits) -> np.ndarray:

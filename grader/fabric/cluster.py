@@ -308,6 +308,13 @@ class Cluster:
         bandwidths = self.link_bandwidths
         return max((nbytes / bandwidths[link] for link, nbytes in load.items()), default=0.0)
 
+    def adding_above(self, members: Sequence[int], nbytes: float) -> float:
+        """Seconds above the leaves while the network adds `nbytes` from each card's ranks."""
+        if self.network is None:
+            return 0.0
+        cards = {self._nic(rank) - self.devices for rank in members}
+        return self.network.adding_seconds(cards, nbytes, self.nics)
+
     def _nic(self, rank: int) -> int:
         """The NIC of a rank, numbered after all devices so that 2·nic is its link out."""
         node, device = divmod(rank, self.devices_per_node)

@@ -13,6 +13,7 @@ is what rings and pairwise exchanges are) never meet on an upward link of a full
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -217,6 +218,32 @@ class Network:
         pod, rest = divmod(link // 2 - leaves * self.spines, self.spines * self.cores_per_spine)
         spine, core = divmod(rest, self.cores_per_spine)
         return f"pod {pod} spine {spine} core {core} {direction}"
+
+    def adding_seconds(self, cards: Iterable[int], nbytes: float, cards_per_node: int) -> float:
+        """Seconds of the busiest link above the leaves while the switches add.
+
+        Cards with the same number in their nodes add `nbytes` each, along a tree of their own: a
+        switch hands on one sum of all that came from below. The trees are shared out over the
+        spines, and over the cores of a spine, in turn. Nothing climbs out of a single leaf.
+        """
+        leaves: dict[int, set[int]] = {}
+        for card in cards:
+            leaves.setdefault(card % cards_per_node, set()).add(self.leaf(card, cards_per_node))
+        above: dict[tuple[int, ...], int] = {}
+        width = self.leaves_per_pod
+        seconds = 0.0
+        for number, reached in leaves.items():
+            left, spine = divmod(number, self.spines)
+            pods = {leaf // width for leaf in reached} if width is not None else set()
+            links = [(0, leaf, spine) for leaf in reached] if len(reached) > 1 else []
+            if self.core is not None and len(pods) > 1:
+                core = left % self.cores_per_spine
+                links += [(1, pod, spine, core) for pod in pods]
+            for link in links:
+                above[link] = above.get(link, 0) + 1
+                rate = self.core if link[0] and self.core is not None else self.uplink
+                seconds = max(seconds, above[link] * nbytes / rate.bandwidth)
+        return seconds
 
     def between(
         self, src: int, dst: int, nodes: int, cards_per_node: int

@@ -38,9 +38,7 @@ def build(folder: Path, change: Change) -> None:
     folder.mkdir()
     shutil.copy(ROOT / "reference" / "__init__.py", folder)
     ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(
-        ROOT / "reference" / "a1_collectives", folder / "a1_collectives", ignore=ignore
-    )
+    shutil.copytree(ROOT / "reference" / "a1_collectives", folder / "a1_collectives", ignore=ignore)
     change(folder)
 
 

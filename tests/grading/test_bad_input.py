@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.grading.conftest import Graded, GradeAll, append, check, remove, replace
+from tests.grading.conftest import GradeAll, Graded, append, check, remove, replace
 
 BARRIER = ["a1.barrier", "a1.rendezvous"]
 

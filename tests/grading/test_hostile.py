@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.grading.conftest import ROOT, Graded, GradeAll, append, check, replace
+from tests.grading.conftest import ROOT, GradeAll, Graded, append, check, replace
 
-FAULTS = '''
+FAULTS = """
 import ctypes, os, sys
 
 
@@ -51,7 +51,7 @@ def all_reduce_pairwise(tensor, op=dist.ReduceOp.SUM, group=None):
         while True:
             pass
     os._exit(3)
-'''
+"""
 
 
 LOOP = "def barrier(group=None):\n    while True:\n        pass"
