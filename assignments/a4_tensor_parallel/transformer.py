@@ -13,6 +13,9 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn import functional as F
+
+from .dense import MLP, Attention, attend, split_heads
 
 
 class ParallelMLP(nn.Module):

@@ -13,11 +13,11 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import nn
-
-# BEGIN SOLUTION
 from torch.nn import functional as F
 
 from .dense import MLP, Attention, attend, split_heads
+
+# BEGIN SOLUTION
 from .layers import ColumnParallelLinear, RowParallelLinear
 from .mappings import copy_to_tensor_parallel, share_of
 
