@@ -160,6 +160,16 @@ def placed(part: str) -> list[Case]:
         ["0"] * 4,
         4,
     )
+    # Everybody has a choice of two, and whoever takes the third rank's last free one shares it: no
+    # order of ranks tells, only moving one of the others aside. Once for each NIC of a pair.
+    aside = [
+        Machine(
+            3,
+            lambda a, b, pairs=pairs: "PIX" if b >= 3 and a < 3 and b - 3 in pairs[a] else "SYS",
+            ["0-7"] * 3, ["0"] * 3, 4,
+        )
+        for pairs in (((0, 1), (2, 3), (0, 2)), ((0, 1), (2, 3), (1, 3)), ((0, 2), (0, 1), (2, 3)))
+    ]  # fmt: skip
     known: list[tuple[str, Machine, Sequence[int]]] = [
         ("NVSwitch", machines.dgx(), (1, 3, 8)),
         ("NVSwitch, 4 NICs", machines.dgx(nics=4), (8, 5)),
@@ -172,6 +182,7 @@ def placed(part: str) -> list[Case]:
         ("fewer cores than ranks", few, (4,)),
         ("a choice of NICs", choice, (2,)),
         ("a chain of choices", chain, (4, 3)),
+        *((f"pairs of NICs, {number}", machine, (3,)) for number, machine in enumerate(aside)),
         ("16 GPUs", machines.dgx(16, "NV6", 8), (16,)),
     ]
     return [

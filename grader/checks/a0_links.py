@@ -121,6 +121,10 @@ def path_case(label: str, nbytes: int, hops: Sequence[Hop], chunk: int | None) -
     suspects: Suspects = [
         (flights + nbytes / slowest, "the hops overlap completely: only the slowest one counts"),
         (right - flights, "the latencies are left out"),
+        (
+            right - flights + max((latency for latency, _ in hops), default=0.0),
+            "every hop's latency counts, not the longest alone",
+        ),
         (simulated_path(nbytes, hops, None), "`chunk_bytes` is not looked at"),
         (padded, "the last chunk is shorter than the others"),
         (occupied, "the latencies are paid for every chunk, as if a flight occupied the hop"),

@@ -39,7 +39,7 @@ Or a preset and what is to be different: preset = "dgx-h100", nodes = 4, nics_pe
 from __future__ import annotations
 
 import tomllib
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,6 +55,7 @@ _COUNTS = (
     "nodes", "devices_per_node", "nics_per_node", "numa_nodes", "switches", "nodes_per_leaf",
     "spines", "leaves_per_pod", "cores_per_spine",
 )  # fmt: skip
+_RATES = ("flops", "memory_bandwidth", "adding_bandwidth")
 _FLAGS = ("switch_adds", "shared_port", "network_adds", "staged", "rails")
 
 
@@ -76,16 +77,15 @@ def read_cluster(path: Path) -> Cluster:
     given = {"name": path.stem, "nodes": 1} | given
     if "intra" in given:
         given.setdefault("inter", given["intra"])
-    for name in ("devices_per_node", "intra"):
-        if name not in given:
-            raise ValueError(f"{path}: {name!r} is missing")
-    return _made(path, Cluster, given)
+    return _made(path, Cluster, given, "")
 
 
 def _from_preset(path: Path, base: object, given: dict[str, Any]) -> Cluster:
     """A preset with some of its fields replaced."""
+    if not isinstance(base, str):
+        raise ValueError(f"{path}: preset must be text, got {base!r}")
     try:
-        start = preset(str(base), 1)
+        start = preset(base, 1)
         return replace(start, **({"name": path.stem} | given))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
@@ -104,7 +104,9 @@ def _arguments(path: Path, kind: type, described: dict[str, Any], where: str) ->
         elif key in _PARTS:
             if not isinstance(value, dict):
                 raise ValueError(f"{path}: [{key}] must be a table")
-            given[key] = _made(path, _PARTS[key], _arguments(path, _PARTS[key], value, f"{key}."))
+            inside = f"{key}."
+            part = _arguments(path, _PARTS[key], value, inside)
+            given[key] = _made(path, _PARTS[key], part, inside)
         else:
             given[key] = _plain(path, where + key, value)
     # What a file leaves out and the class has no default for.
@@ -117,13 +119,19 @@ def _link(path: Path, name: str, value: object) -> LinkSpec:
     if not isinstance(value, dict) or set(value) != {"latency", "bandwidth"}:
         raise ValueError(f"{path}: [{name}] must hold exactly latency and bandwidth")
     for key, number in value.items():
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise ValueError(f"{path}: {name}.{key} must be a number, got {number!r}")
-    return _made(path, LinkSpec, value)
+        _number(path, f"{name}.{key}", number)
+    return _made(path, LinkSpec, value, f"{name}.")
+
+
+def _number(path: Path, name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{path}: {name} must be a number, got {value!r}")
 
 
 def _plain(path: Path, name: str, value: object) -> object:
     key = name.rsplit(".", 1)[-1]
+    if key in _RATES:
+        _number(path, name, value)
     if key in _COUNTS and type(value) is not int:
         raise ValueError(f"{path}: {name} must be a whole number, got {value!r}")
     if key in _FLAGS and type(value) is not bool:
@@ -133,8 +141,15 @@ def _plain(path: Path, name: str, value: object) -> object:
     return value
 
 
-def _made(path: Path, kind: type[T], arguments: dict[str, Any]) -> T:
+def _made(path: Path, kind: type[T], arguments: dict[str, Any], where: str) -> T:
+    """An instance; what is wrong with it is told by the names that the file has for things."""
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.default is MISSING and field.name not in arguments:
+            raise ValueError(f"{path}: {where + field.name!r} is missing")
     try:
         return kind(**arguments)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
+    except ValueError as error:
+        # The classes' messages begin with the field that is wrong, or speak of several.
+        key = str(error).split(" ", 1)[0]
+        part = where if key in arguments or not where else f"[{where[:-1]}]: "
+        raise ValueError(f"{path}: {part}{error}") from None

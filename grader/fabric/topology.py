@@ -235,7 +235,9 @@ class Network:
         for number, reached in leaves.items():
             left, spine = divmod(number, self.spines)
             pods = {leaf // width for leaf in reached} if width is not None else set()
-            links = [(0, leaf, spine) for leaf in reached] if len(reached) > 1 else []
+            links: list[tuple[int, ...]] = []
+            if len(reached) > 1:
+                links += [(0, leaf, spine) for leaf in reached]
             if self.core is not None and len(pods) > 1:
                 core = left % self.cores_per_spine
                 links += [(1, pod, spine, core) for pod in pods]

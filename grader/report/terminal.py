@@ -30,6 +30,7 @@ MARKS = {
     "skipped": "-",
 }
 _BAR = 10
+_WARNINGS = 3  # a task shows so many; its page has them all
 
 
 class Progress:
@@ -75,13 +76,16 @@ class Progress:
             if check.status != "passed":
                 first = told.setdefault(check.message, check.check)
                 self._explain(check, first if first != check.check else None)
-        for warning in result.warnings:
+        for warning in result.warnings[:_WARNINGS]:
             label = f"{text(self._language, 'warning')}: "
             self._console.print(Text.assemble("    ", (label, "yellow")), end="", soft_wrap=True)
             first_line, _, rest = warning.partition("\n")
             self._console.print(Text(first_line), soft_wrap=True)
             if rest:
                 self._print_indented(Text(rest))
+        if len(result.warnings) > _WARNINGS:
+            more = text(self._language, "more_warnings", count=len(result.warnings) - _WARNINGS)
+            self._console.print(Text(f"    {more}", style="dim"), soft_wrap=True)
 
     def _explain(self, check: CheckResult, told_at: str | None) -> None:
         language = self._language

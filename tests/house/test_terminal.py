@@ -38,6 +38,13 @@ def test_warnings_are_shown_once_also_when_every_point_was_earned() -> None:
     assert "on NCCL this hangs" in markdown(results_of(task), "en")
 
 
+def test_many_warnings_are_cut() -> None:
+    task = TaskResult("a1.x", "a1", [passed("one", *(f"rank {r} never waited" for r in range(9)))])
+    text = printed(task)
+    assert text.count("never waited") == 3 and "… and 6 more warnings" in text
+    assert markdown(results_of(task), "en").count("never waited") == 9
+
+
 def test_no_warning_is_shown_where_there_is_none() -> None:
     assert "warning" not in printed(TaskResult("a1.x", "a1", [passed("one")]))
 
