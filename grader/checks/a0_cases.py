@@ -21,13 +21,17 @@ class Case:
     """One call. label: in words. arguments: by keyword, as `drivers.a0.calls` takes them.
 
     judge(returned): raises CheckFailed. refused: instead, words of the ValueError that it must
-    raise, each a regular expression. traits: what is true of it, keys of `causes_a0.TRAITS`.
+    raise, each a regular expression. asked: those in plain words, where they are not just numbers.
+    blame(message): why a message that lacks them may be wrong, if it shows. traits: what is true of
+    it, keys of `causes_a0.TRAITS`.
     """
 
     label: str
     arguments: dict[str, Any]
     judge: Callable[[Any], None] = lambda returned: None
     refused: Sequence[str] = ()
+    asked: str = ""
+    blame: Callable[[str], str | None] = lambda message: None
     traits: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -89,9 +93,16 @@ def _judge(case: Case, answer: dict[str, Any]) -> None:
     for word in case.refused:
         if not re.search(word, error["message"]):
             raise CheckFailed(
-                f"the ValueError says {error['message']!r}, expected it to hold {word!r}",
-                cause="a message must name what was wrong, so that one need not search",
+                f"the ValueError says {_short(error['message'])}, expected it to hold "
+                f"{case.asked or _plain(word)}",
+                cause=case.blame(error["message"])
+                or "a message must name what was wrong, so that one need not search",
             )
+
+
+def _plain(word: str) -> str:
+    """The text that a regular expression looks for, without what must not stand beside it."""
+    return re.sub(r"\(\?[^)]*\)|\\b", "", word).replace("\\", "")
 
 
 def expect_number(

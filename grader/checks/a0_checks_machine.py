@@ -142,6 +142,16 @@ def test_parse_cuts(cluster: Cluster) -> None:
 # bind_ranks and best_ring -----------------------------------------------------------------------
 
 
+def two_near(pairs: Sequence[Sequence[int]]) -> Machine:
+    """A GPU for each pair of near NICs, and 4 NICs."""
+    gpus = len(pairs)
+
+    def between(a: int, b: int) -> str:
+        return "PIX" if a < gpus <= b and b - gpus in pairs[a] else "SYS"
+
+    return Machine(gpus, between, ["0-7"] * gpus, ["0"] * gpus, 4)
+
+
 def placed(part: str) -> list[Case]:
     """Cases of bind_ranks."""
     uneven = Machine(8, machines.pcie().between, ["0-12"] * 3 + ["13-23"] * 5, ["0"] * 8)
@@ -163,13 +173,10 @@ def placed(part: str) -> list[Case]:
     # Everybody has a choice of two, and whoever takes the third rank's last free one shares it: no
     # order of ranks tells, only moving one of the others aside. Once for each NIC of a pair.
     aside = [
-        Machine(
-            3,
-            lambda a, b, pairs=pairs: "PIX" if b >= 3 and a < 3 and b - 3 in pairs[a] else "SYS",
-            ["0-7"] * 3, ["0"] * 3, 4,
-        )
-        for pairs in (((0, 1), (2, 3), (0, 2)), ((0, 1), (2, 3), (1, 3)), ((0, 2), (0, 1), (2, 3)))
-    ]  # fmt: skip
+        two_near(((0, 1), (2, 3), (0, 2))),
+        two_near(((0, 1), (2, 3), (1, 3))),
+        two_near(((0, 2), (0, 1), (2, 3))),
+    ]
     known: list[tuple[str, Machine, Sequence[int]]] = [
         ("NVSwitch", machines.dgx(), (1, 3, 8)),
         ("NVSwitch, 4 NICs", machines.dgx(nics=4), (8, 5)),

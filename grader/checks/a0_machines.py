@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from grader.checks import a0_topologies as topologies
@@ -184,8 +185,25 @@ def cut_cases() -> list[Case]:
     for label, text, near in _cuts():
         numbers = "|".join(str(number) for number in near)
         words = [rf"\b[Ll]ine\s+(?:{numbers})\b" if near else r"\b[Ll]ine\s+\d+\b"]
-        cases.append(Case(label, {"text": text}, refused=words))
+        asked = '"line N", N a number'
+        if near:
+            asked = '"line ' + " or ".join(str(number) for number in near) + '"'
+        cases.append(
+            Case(label, {"text": text}, refused=words, asked=asked, blame=_line_blame(near))
+        )
     return cases
+
+
+def _line_blame(near: Sequence[int]) -> Callable[[str], str | None]:
+    def blame(message: str) -> str | None:
+        named = [int(number) for number in re.findall(r"\b[Ll]ine\s+(\d+)\b", message)]
+        if not near or not named:
+            return None
+        if named[0] + 1 in near and named[0] not in near:
+            return "lines are counted from 1, empty ones and those before the matrix too"
+        return "the message names a line, but another one than that of the damage"
+
+    return blame
 
 
 def _cuts() -> list[tuple[str, str, list[int]]]:

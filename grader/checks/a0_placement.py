@@ -124,7 +124,7 @@ def _judge_even(got: list[dict[str, Any]], wanted: Expected) -> None:
             f"{max(loads.values())} ranks share {loads.most_common(1)[0][0]} ({dict(loads)}), "
             f"expected at most {best} on each of the nearest NICs",
             cause="the first of several equally near NICs is always taken, or a rank that has a "
-            "choice does not leave a NIC to one that has none",
+            "choice does not leave a NIC to one that has none: it may have to be moved aside later",
         )
 
 
@@ -196,6 +196,8 @@ def ring_case(label: str, wanted: Expected, best: list[int], part: str) -> Case:
             )
         if part == "order":
             suspects = [(backwards, "of a ring's two directions the smaller sequence counts")]
+            if len(best) <= 8 and got != best and got == exhaustive_ring(_bonds_alike(wanted)):
+                suspects.append((got, BONDS_COUNT))
             expect_same(got, best, "the ring", suspects)
             return
         (slowest, count), (right, fewest) = quality(got, wanted), quality(best, wanted)
@@ -204,9 +206,7 @@ def ring_case(label: str, wanted: Expected, best: list[int], part: str) -> Case:
             raise CheckFailed(
                 f"the ring {got} has a link {kinds[slowest]}, expected none slower than "
                 f"{kinds[right]}, as in {best}",
-                cause="the ring closes from the last GPU to the first: that link counts, too"
-                if speed(wanted.links[f"GPU{got[-1]}", f"GPU{got[0]}"]) == slowest
-                else "a greedy walk takes the best link at hand and is left with a bad one",
+                cause=_ring_cause(got, best, wanted),
             )
         if part == "fewest" and count != fewest:
             raise CheckFailed(
@@ -216,6 +216,32 @@ def ring_case(label: str, wanted: Expected, best: list[int], part: str) -> Case:
             )
 
     return Case(label, arguments, judge, traits=traits)
+
+
+BONDS_COUNT = "the number of bonded NVLinks counts: NV2 is faster than NV1"
+
+
+def _ring_cause(got: list[int], best: list[int], wanted: Expected) -> str | None:
+    """Why the ring has too slow a link, where the ring shows it. For up to 8 GPUs."""
+    if got == exhaustive_ring(_bonds_alike(wanted)):
+        return BONDS_COUNT
+    greedy, left = [min(got)], sorted(got)[1:]
+    while left:
+        at = greedy[-1]
+        greedy.append(max(left, key=lambda gpu: speed(wanted.links[f"GPU{at}", f"GPU{gpu}"])))
+        left.remove(greedy[-1])
+    if got == greedy:
+        return "a greedy walk takes the best link at hand and is left with a bad one"
+    speeds = [speed(wanted.links[f"GPU{a}", f"GPU{b}"]) for a, b in itertools.pairwise(got)]
+    if min(speeds) >= quality(best, wanted)[0]:
+        return "the ring closes from the last GPU to the first: that link counts, too"
+    return None
+
+
+def _bonds_alike(wanted: Expected) -> Expected:
+    """The same machine with a single NVLink wherever there are several."""
+    kinds = {pair: "NV1" if kind.startswith("NV") else kind for pair, kind in wanted.links.items()}
+    return replace(wanted, links=kinds)
 
 
 def renumbered(wanted: Expected, numbers: Sequence[int]) -> Expected:

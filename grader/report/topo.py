@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, TextIO
 
+from grader.checks.settings import CannotRun, Settings, solution_folder
 from grader.report.topo_devices import Device, Machine, discover
 from grader.report.topo_measure import Links, measure
 
 PARSE = "a0.parse_topology"
+SMI_SECONDS = 10.0
+MOST_TEXT = 1 << 20  # bytes of a text that are read
+MOST_DEVICES = 64  # of a parsed matrix that are shown
 
 
 def show_topology(
@@ -22,13 +27,18 @@ def show_topology(
     solution: str | None = None,
     text_file: Path | None = None,
 ) -> int:
-    """Print what this machine is made of, and how fast its links are; returns 0.
+    """Print what this machine is made of, and how fast its links are.
+
+    Returns 0, or 1 when the solution's parser raised or is not implemented.
 
     json_file: written, too. measured: without, nothing is timed. solution: a solution folder (or
     "assignments", "reference") whose `parse_topology` shall read what `nvidia-smi topo -m` prints
     here, or the text in `text_file`. Raises CannotRun when that was asked for and cannot be done,
     and OSError when a file cannot be written or read; a machine that lacks things is no error.
     """
+    if text_file is not None and solution is None:
+        raise CannotRun("--text needs --solution: whose parse_topology is to read it?")
+    text = smi_text(text_file) if solution is not None else ""
     machine = discover()
     _print_machine(machine, out)
     document: dict[str, Any] = {"format": 1, "machine": machine.to_json()}
@@ -36,38 +46,48 @@ def show_topology(
         links = measure()
         _print_links(links, out)
         document["links"] = vars(links)
+    failed = False
     if solution is not None:
-        document["parsed"] = parsed_by(solution, smi_text(text_file))
-        print(f"\n{PARSE} of {solution}:", file=out)
-        print(json.dumps(document["parsed"], indent=1, ensure_ascii=False), file=out)
+        document["parsed"] = parsed_by(solution, text)
+        failed = _print_parsed(document["parsed"], f"{PARSE} of {solution}", out)
     if json_file is not None:
         json_file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
         print(f"\nwritten to {json_file}", file=out)
-    return 0
+    return int(failed)
 
 
 def smi_text(file: Path | None) -> str:
     """What `nvidia-smi topo -m` prints here, or the file's text."""
-    from grader.checks.settings import CannotRun
-
     if file is not None:
-        return file.read_bytes().decode("utf-8", errors="replace")
+        with file.open("rb") as opened:
+            return opened.read(MOST_TEXT).decode("utf-8", errors="replace")
     command = shutil.which("nvidia-smi")
     if command is None:
         raise CannotRun("there is no nvidia-smi here: give its output in a file")
     try:
-        run = subprocess.run(
-            [command, "topo", "-m"], capture_output=True, text=True, timeout=60, errors="replace"
-        )
+        with tempfile.TemporaryFile() as told:
+            run = subprocess.run(
+                [command, "topo", "-m"],
+                stdin=subprocess.DEVNULL,
+                stdout=told,
+                stderr=subprocess.STDOUT,
+                timeout=SMI_SECONDS,
+            )
+            told.seek(0)
+            text = told.read(MOST_TEXT).decode("utf-8", errors="replace")
+    except subprocess.TimeoutExpired:
+        raise CannotRun(f"nvidia-smi topo -m did not end in {SMI_SECONDS:g} s") from None
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotRun(f"nvidia-smi topo -m: {error}") from None
-    return run.stdout
+    if run.returncode != 0:
+        said = (text.strip().splitlines() or ["it says nothing"])[0][:200]
+        raise CannotRun(f"nvidia-smi topo -m ended with status {run.returncode}: {said}")
+    return text
 
 
 def parsed_by(solution: str, text: str) -> dict[str, Any]:
     """What the solution's parser makes of the text, in a worker: `returned`, or `error`."""
     from grader.checks.framework import CheckFailed
-    from grader.checks.settings import Settings, solution_folder
     from grader.checks.world import SimulatedCluster
 
     settings = Settings(solution, solution_folder(solution))
@@ -75,7 +95,7 @@ def parsed_by(solution: str, text: str) -> dict[str, Any]:
     try:
         outcome = SimulatedCluster(settings, {}).run("a0:calls", [inputs], task=PARSE)
     except CheckFailed as failure:
-        return {"returned": None, "error": {"message": str(failure)}}
+        return {"returned": None, "error": {"message": failure.message}}
     answer: dict[str, Any] = outcome.outputs[0][0]
     return answer
 
@@ -143,6 +163,54 @@ def _grow(tree: dict[str, Any], indent: str, lines: list[str]) -> None:
         last = place + 1 == len(tree)
         lines.append(f"{indent}{'└' if last else '├'}── {name}")
         _grow(below, indent + ("    " if last else "│   "), lines)
+
+
+def _print_parsed(parsed: dict[str, Any], title: str, out: TextIO) -> bool:
+    """The matrix that a parser found, or one line that says what went wrong; whether it did."""
+    error, found = parsed["error"], parsed["returned"]
+    if error is not None:
+        kind = f"{error['type']}: " if "type" in error else ""
+        print(f"\n{title}: {_cut(kind + str(error['message']), 300)}", file=out)
+        return True
+    if not isinstance(found, dict) or "links" not in found:
+        print(f"\n{title}: returned {_cut(repr(found))}, expected a Topology", file=out)
+        return True
+    print(f"\n{title}:", file=out)
+    names = [*found["gpus"], *found["nics"]]
+    shown = [_cut(str(name)) for name in names[:MOST_DEVICES]]
+    kinds = {(a, b): str(kind) for a, b, kind in found["links"]}
+    cpus, numas, cards = (found[key] for key in ("cpu_affinity", "numa_affinity", "nic_names"))
+    rows = [
+        [
+            label,
+            *(_cut(kinds.get((name, other), "?"), 8) for other in names[:MOST_DEVICES]),
+            _spans(cpus.get(name)),
+            _spans(numas.get(name)),
+            _cut(str(cards.get(name, "-"))),
+        ]
+        for label, name in zip(shown, names[:MOST_DEVICES], strict=True)
+    ]
+    _table(["", *shown, "CPUs", "NUMA", "card"], rows, out)
+    if len(names) > MOST_DEVICES:
+        print(f"(and {len(names) - MOST_DEVICES} more)", file=out)
+    return False
+
+
+def _cut(text: str, most: int = 40) -> str:
+    """One line, and not longer than `most`."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _spans(cells: list[Any] | None) -> str:
+    """Numbers as ranges: [0, 1, 2, 8] → "0-2,8"."""
+    spans: list[list[Any]] = []
+    for cell in cells or []:
+        if spans and isinstance(cell, int) and cell - 1 == spans[-1][1]:
+            spans[-1][1] = cell
+        else:
+            spans.append([cell, cell])
+    return _cut(",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)) or "-"
 
 
 def _print_links(links: Links, out: TextIO) -> None:

@@ -141,6 +141,35 @@ def test_measurements_take_turns() -> None:
     assert most == [1, 1, 1, 1]
 
 
+def test_whoever_waited_goes_before_one_who_comes_again() -> None:
+    name = f"\0tinyparallel-test3-{os.getpid()}"
+    order: list[str] = []
+    waits = threading.Event()
+
+    def other() -> None:
+        waits.set()
+        with clocks.turn(30, name):
+            order.append("other")
+
+    with clocks.turn(30, name):
+        thread = threading.Thread(target=other)
+        thread.start()
+        waits.wait()
+        deadline = time.monotonic() + 10
+        while not connections(name) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    with clocks.turn(30, name):
+        order.append("again")
+    thread.join()
+    assert order == ["other", "again"]
+
+
+def connections(name: str) -> bool:
+    """Whether somebody waits at the lock: a second line of its name."""
+    with open("/proc/net/unix", encoding="utf-8") as file:
+        return sum(line.rstrip().endswith("@" + name[1:]) for line in file) > 1
+
+
 def test_a_measurement_that_waited_too_long_says_that_it_is_not_alone() -> None:
     name = f"\0tinyparallel-test2-{os.getpid()}"
     with clocks.turn(1, name) as first, clocks.turn(0.05, name) as second:

@@ -162,13 +162,89 @@ def test_a_solutions_parser_reads_the_text_when_asked(tmp_path: Path) -> None:
     out = io.StringIO()
     try:
         file = FIXTURES / "dgx_a100_tabs.txt"
-        topo.show_topology(out, measured=False, solution="reference", text_file=file)
+        written = tmp_path / "topo.json"
+        status = topo.show_topology(
+            out, measured=False, solution="reference", text_file=file, json_file=written
+        )
+        assert status == 0
         told = out.getvalue().split("a0.parse_topology of reference:\n")[1]
-        assert json.loads(told)["returned"]["gpus"] == [f"GPU{i}" for i in range(8)]
-        bad = topo.parsed_by("reference", "no matrix")
-        assert bad["error"]["type"] == "ValueError"
+        lines = told.strip().splitlines()
+        assert lines[0].split()[:2] == ["GPU0", "GPU1"]
+        assert lines[1].split()[:3] == ["GPU0", "X", "NV12"]
+        assert "48-63,176-191" in lines[1]
+        assert len(lines) < 30
+        parsed = json.loads(written.read_text())["parsed"]
+        assert parsed["returned"]["gpus"] == [f"GPU{i}" for i in range(8)]
     finally:
         workers.stop()
+
+
+def test_a_parser_that_raises_gives_status_1_and_one_line(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text("no matrix")
+    try:
+        for solution, expected in (
+            ("reference", "ValueError: line 1"),
+            ("assignments", "a0.parse_topology is not"),
+        ):
+            out = io.StringIO()
+            status = topo.show_topology(out, measured=False, solution=solution, text_file=bad)
+            assert status == 1
+            last = out.getvalue().rstrip().splitlines()[-1]
+            assert last.startswith(f"a0.parse_topology of {solution}: {expected}")
+    finally:
+        workers.stop()
+
+
+def test_what_a_parser_returns_is_shown_within_bounds() -> None:
+    out = io.StringIO()
+    names = [f"GPU{i}" + "x" * 10_000 for i in range(500)]
+    empty: dict[str, list[int]] = {}
+    parsed = {
+        "gpus": names, "nics": [], "links": [[names[0], names[1], "NV1" * 10_000]],
+        "cpu_affinity": {names[0]: list(range(0, 100_000, 2))}, "numa_affinity": empty,
+        "nic_names": {},
+    }  # fmt: skip
+    assert not topo._print_parsed({"returned": parsed, "error": None}, "it", out)
+    assert len(out.getvalue()) < 500_000
+    assert "(and 436 more)" in out.getvalue()
+    assert topo._print_parsed({"returned": [1], "error": None}, "it", out)
+    assert "it: returned [1], expected a Topology" in out.getvalue()
+
+
+def test_a_text_without_a_solution_is_an_error() -> None:
+    with pytest.raises(CannotRun, match="--text needs --solution"):
+        topo.show_topology(io.StringIO(), measured=False, text_file=FIXTURES / "none.txt")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo NVIDIA-SMI has failed; exit 9", "ended with status 9: NVIDIA-SMI has failed"),
+        ("exit 3", "ended with status 3: it says nothing"),
+        ("exec sleep 60", "did not end in 0.2 s"),
+    ],
+)
+def test_an_nvidia_smi_that_fails_or_hangs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    command = tmp_path / "nvidia-smi"
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o755)
+    monkeypatch.setattr(topo.shutil, "which", lambda name: str(command))
+    assert topo.SMI_SECONDS == 10
+    if "sleep" in script:
+        monkeypatch.setattr(topo, "SMI_SECONDS", 0.2)
+    with pytest.raises(CannotRun, match=message):
+        topo.smi_text(None)
+
+
+def test_what_nvidia_smi_prints_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "nvidia-smi"
+    command.write_text("#!/bin/sh\nhead -c 3000000 /dev/zero\n")
+    command.chmod(0o755)
+    monkeypatch.setattr(topo.shutil, "which", lambda name: str(command))
+    assert len(topo.smi_text(None)) == topo.MOST_TEXT
 
 
 def test_without_nvidia_smi_the_parser_needs_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
