@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-import importlib
-from collections import defaultdict
-from types import ModuleType
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grader import tasks
 
+ROOT = Path(__file__).resolve().parents[2]
 
-def _points(module: ModuleType) -> dict[str, dict[str, float]]:
-    """Per task, its checks and their points, read from the marks of the test functions."""
-    points: dict[str, dict[str, float]] = defaultdict(dict)
-    for name, function in vars(module).items():
-        if not name.startswith("test"):
-            continue
-        for mark in getattr(function, "pytestmark", []):
-            if mark.name == "check":
-                known = points[mark.kwargs["task"]]
-                same = known.setdefault(mark.kwargs["name"], mark.kwargs["points"])
-                assert same == mark.kwargs["points"], mark.kwargs
-    return points
+COLLECT = """
+import json
+from grader import tasks
+from grader.checks.run import run_checks
+results = run_checks(tasks.TASKS, ["--solution=reference"], ["--collect-only"])
+print(json.dumps({
+    task.task: {check.check: check.max_points for check in task.checks}
+    for task in results.tasks
+}))
+"""
 
 
-@pytest.mark.parametrize("assignment", tasks.ASSIGNMENTS, ids=lambda each: each.name)
-def test_checks_of_each_task_are_worth_the_tasks_points(assignment: tasks.Assignment) -> None:
-    points: dict[str, dict[str, float]] = {}
-    for name in {assignment.checks_of(task) for task in assignment.tasks}:
-        points |= _points(importlib.import_module(name))
-    sums = {task: sum(checks.values()) for task, checks in points.items()}
-    assert sums == {task.id: pytest.approx(task.points) for task in assignment.tasks}
+@pytest.fixture(scope="module")
+def points() -> dict[str, dict[str, Any]]:
+    """Per task its checks and their points, as the grader collects them."""
+    run = subprocess.run(
+        [sys.executable, "-c", COLLECT], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    collected: dict[str, dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
+    return collected
+
+
+@pytest.mark.parametrize("task", tasks.TASKS, ids=lambda task: task.id)
+def test_checks_of_each_task_are_worth_its_points(
+    points: dict[str, dict[str, Any]], task: tasks.Task
+) -> None:
+    checks = points[task.id]
+    assert "has checks" not in checks
+    assert sum(checks.values()) == pytest.approx(task.points)
+
+
+@pytest.mark.parametrize("assignment", tasks.COURSE, ids=lambda each: each.name)
+def test_an_assignment_is_worth_100_points(assignment: tasks.Assignment) -> None:
+    assert assignment.points == 100
