@@ -161,7 +161,7 @@ def overlap(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, 
     for causal, layout in ((False, "contiguous"), (True, "zigzag")):
         for gradient, most in ((False, 1.15), (True, 1.25)):
             case = attention(
-                rng, world, causal=causal, layout=layout, length=length, head_dim=64,
+                rng, world, causal=causal, layout=layout, length=length, head_dim=192,
                 gradient=gradient,
             )  # fmt: skip
             outcome = run(cluster, RING, [case], compute=True)

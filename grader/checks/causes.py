@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from grader.checks.framework import CheckFailed, SolutionTimeout, Unimplemented
+from grader.checks.framework import CheckFailed, LimitExceeded, SolutionTimeout, Unimplemented
 from grader.checks.world import CAUSES, Outcome, SimulatedCluster, same
 from grader.fabric.record import Record
 from grader.fabric.trace import Trace
@@ -192,7 +192,7 @@ class Bench:
         """
         try:
             self._run_by_world(cases, options)
-        except (Unimplemented, SolutionTimeout):
+        except (Unimplemented, SolutionTimeout, LimitExceeded):
             raise
         except CheckFailed as failure:
             if not self._only_refuses_strides(failure, cases, compare, options):

@@ -45,10 +45,11 @@ def check(task: str, points: float, name: str) -> Callable[[_F], _F]:
     return decorate
 
 
-#: Likely causes of a solution that cannot be loaded: no other check of a task would tell more.
+#: Likely causes after which no other check of a task would tell more.
 DOES_NOT_COMPILE = "the file does not compile: nothing in it can be graded until it does"
 DOES_NOT_IMPORT = "a file of the solution cannot be imported"
-DOES_NOT_LOAD = (DOES_NOT_COMPILE, DOES_NOT_IMPORT)
+EXCEEDS_LIMITS = "a loop that prints or allocates without end"
+FINAL = (DOES_NOT_COMPILE, DOES_NOT_IMPORT, EXCEEDS_LIMITS)
 
 
 class CheckFailed(AssertionError):
@@ -88,6 +89,13 @@ class SolutionError(CheckFailed):
 
     def __init__(self, message: str, **kwargs: Any) -> None:
         super().__init__(message, **{"status": "error", **kwargs})
+
+
+class LimitExceeded(SolutionError):
+    """The student's code took more memory or printed more than it may."""
+
+    def __init__(self, message: str, **kwargs: Any) -> None:
+        super().__init__(message, **{"cause": EXCEEDS_LIMITS, **kwargs})
 
 
 class SolutionTimeout(CheckFailed):

@@ -18,7 +18,7 @@ from _pytest.terminal import TerminalReporter
 
 from grader import tasks
 from grader.checks.framework import (
-    DOES_NOT_LOAD,
+    FINAL,
     Award,
     CheckFailed,
     SolutionError,
@@ -182,9 +182,9 @@ class Recorder:
             for outcome in outcomes if task == key[0] else ():
                 if outcome.status == "timeout":
                     raise SolutionTimeout(f"not run: {task} did not end in the check {name!r}")
-                if outcome.status == "error" and outcome.cause in DOES_NOT_LOAD:
+                if outcome.status == "error" and outcome.cause in FINAL:
                     raise SolutionError(
-                        f"not run: {task} could not be loaded in the check {name!r}",
+                        f"not run: {task} ended for good in the check {name!r}",
                         cause=outcome.cause,
                     )
 

@@ -21,6 +21,7 @@ from grader.checks.framework import (
     DOES_NOT_COMPILE,
     DOES_NOT_IMPORT,
     CheckFailed,
+    LimitExceeded,
     SolutionError,
     SolutionTimeout,
     Unimplemented,
@@ -235,7 +236,8 @@ def _not_ok(reply: Reply, task: str) -> CheckFailed | RuntimeError:
         )
     if reply.status == "raised" and reply.error is not None:
         return RuntimeError(f"{reply.error.type}: {reply.error.message}\n{reply.error.traceback}")
-    return SolutionError(f"{task} ended its process: {reply.detail}{tail}")
+    kind = LimitExceeded if reply.status in ("memory", "flood") else SolutionError
+    return kind(f"{task} ended its process: {reply.detail}{tail}")
 
 
 def _tail(text: str, lines: int = 12) -> str:
