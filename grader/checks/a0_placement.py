@@ -225,6 +225,9 @@ def _ring_cause(got: list[int], best: list[int], wanted: Expected) -> str | None
     """Why the ring has too slow a link, where the ring shows it. For up to 8 GPUs."""
     if got == exhaustive_ring(_bonds_alike(wanted)):
         return BONDS_COUNT
+    speeds = [speed(wanted.links[f"GPU{a}", f"GPU{b}"]) for a, b in itertools.pairwise(got)]
+    if min(speeds) >= quality(best, wanted)[0]:
+        return "the ring closes from the last GPU to the first: that link counts, too"
     greedy, left = [min(got)], sorted(got)[1:]
     while left:
         at = greedy[-1]
@@ -232,9 +235,6 @@ def _ring_cause(got: list[int], best: list[int], wanted: Expected) -> str | None
         left.remove(greedy[-1])
     if got == greedy:
         return "a greedy walk takes the best link at hand and is left with a bad one"
-    speeds = [speed(wanted.links[f"GPU{a}", f"GPU{b}"]) for a, b in itertools.pairwise(got)]
-    if min(speeds) >= quality(best, wanted)[0]:
-        return "the ring closes from the last GPU to the first: that link counts, too"
     return None
 
 

@@ -117,9 +117,9 @@ def memory(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, A
 
 def work(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any]) -> None:
     """FLOPs: no more than the visible blocks have, and equal shares in zigzag."""
-    world, length = 4, 16
+    world, length = 4, 32
     for layout in ("zigzag", "contiguous"):
-        case = attention(rng, world, causal=True, layout=layout, length=length, head_dim=128)
+        case = attention(rng, world, causal=True, layout=layout, length=length, head_dim=64)
         outcome = run(cluster, RING, [case], compute=True)
         q = case.tensors[0][0]
         pair = 4 * q.shape[0] * q.shape[1] * q.shape[-1]
@@ -161,7 +161,7 @@ def overlap(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, 
     for causal, layout in ((False, "contiguous"), (True, "zigzag")):
         for gradient, most in ((False, 1.15), (True, 1.25)):
             case = attention(
-                rng, world, causal=causal, layout=layout, length=length, head_dim=192,
+                rng, world, causal=causal, layout=layout, length=length, head_dim=64,
                 gradient=gradient,
             )  # fmt: skip
             outcome = run(cluster, RING, [case], compute=True)

@@ -20,7 +20,8 @@ from grader.checks.framework import CheckFailed, SolutionError, SolutionTimeout,
 from grader.checks.settings import Settings
 from grader.harness import Limits, Reply
 from grader.harness.binding import TooFewGpus
-from grader.harness.worlds import WorldOptions, WorldReply, run_world
+from grader.harness.worlds import WorldOptions
+from grader.harness.worlds_reply import WorldReply
 
 _STACK_LINES = 40
 _FORBIDDEN = "ForbiddenCall"
@@ -62,8 +63,7 @@ class RealWorld:
             "seed": secrets.randbits(32),
         }
         try:
-            reply = run_world(
-                workers.server(),
+            reply = workers.run_world(
                 "grader.checks.real_entry:run",
                 [{**common, "inputs": given} for given in inputs],
                 limits=Limits(wall_seconds=wall_seconds),

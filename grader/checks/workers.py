@@ -6,11 +6,16 @@ meanwhile; fixtures ask for it with `server()`, which starts it when nobody has.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from grader.harness import WorkerServer
+    from grader.harness import Limits, WorkerServer
+    from grader.harness.worlds import WorldOptions
+    from grader.harness.worlds_adopted import AdoptedMachines
+    from grader.harness.worlds_reply import WorldReply
 
 # What the server imports before the first fork, so that no task waits for it.
 DRIVERS = Path(__file__).parent / "drivers"
@@ -21,6 +26,7 @@ PRELOAD: tuple[str, ...] = (
 )
 
 _server: WorkerServer | None = None
+_machines: AdoptedMachines | None = None
 
 
 def start() -> None:
@@ -44,9 +50,49 @@ def server() -> WorkerServer:
     return _server
 
 
+def adopt() -> int | None:
+    """Take the part that `torchrun` gave this process, if it did.
+
+    None: go on with the command, as the one examiner. Else the exit status of a process that has
+    served the examiner, until it ended, or had nothing to do.
+    """
+    global _machines
+    if not {"RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"} <= os.environ.keys():
+        return None
+    from grader.harness.worlds_adopted import AdoptedMachines, adoption
+
+    adopted = adoption()
+    if adopted is None:  # one machine: its ranks are forked by the examiner
+        return None if os.environ["RANK"] == "0" else 0
+    if adopted.role == "bystander":
+        return AdoptedMachines(adopted, None).serve()
+    machines = AdoptedMachines(adopted, server())
+    if adopted.role == "host":
+        try:
+            return machines.serve()
+        finally:
+            stop()
+    _machines = machines
+    return None
+
+
+def run_world(
+    target: str, payloads: Sequence[Any], *, limits: Limits, options: WorldOptions
+) -> WorldReply:
+    """A world on this machine, or spread over those that `torchrun` started."""
+    if _machines is not None:
+        return _machines.run_world(target, payloads, limits=limits, options=options)
+    from grader.harness import worlds
+
+    return worlds.run_world(server(), target, payloads, limits=limits, options=options)
+
+
 def stop() -> None:
     """End the server; the next `server()` starts another."""
-    global _server
+    global _server, _machines
+    if _machines is not None:
+        _machines.close()
+        _machines = None
     if _server is not None:
         _server.close()
         _server = None

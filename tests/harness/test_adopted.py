@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from grader.checks import workers
 from grader.harness.worlds_adopted import adoption
 
 KIT = Path(__file__).resolve().parents[2]
@@ -93,3 +94,15 @@ def test_a_hang_ends_on_all_machines(told: dict[str, Any]) -> None:
     status, rank, detail, _ = told["hangs_in_python 4"]
     assert (status, rank) == ("timeout", 2)
     assert "no result within 3 seconds" in detail
+
+
+def test_on_one_machine_only_the_first_process_examines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank, status in ((0, None), (3, 0)):
+        for name, value in variables(rank, 4, rank, 4).items():
+            monkeypatch.setenv(name, value)
+        assert workers.adopt() == status
+
+
+def test_without_torchrun_every_process_examines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    assert workers.adopt() is None

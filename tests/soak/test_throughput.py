@@ -23,7 +23,7 @@ from tests.solutions.grade import ROOT
 pytestmark = pytest.mark.soak
 
 RUNS = 40
-QUADRATIC_RUNS = 40
+QUADRATIC_RUNS = 20
 QUADRATIC = """
 
 from ..a1_collectives.collectives import all_reduce_pairwise

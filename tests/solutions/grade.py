@@ -58,8 +58,7 @@ def build(file: Path, folder: Path) -> None:
         ignore=lambda where, names: [
             name
             for name in names
-            if name == "__pycache__"
-            or (Path(where) == ROOT / "reference" and name not in needed)
+            if name == "__pycache__" or (Path(where) == ROOT / "reference" and name not in needed)
         ],
     )
     module = folder / task.path
