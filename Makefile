@@ -5,6 +5,7 @@
 #                                 until every point is earned
 # make soak                       long repetitions of what must never fail
 # make bench                      measure   (BENCH=messages: only that)
+# make gpu                        what needs a GPU, on one or several
 # make lint                       ruff and mypy
 # make assignments                make assignments/ from reference/
 
@@ -27,10 +28,10 @@ EXTRAS     := $(if $(HAVE_TESTS),[test],)
 CHECK = $(BIN)/grader check $(WHAT) --solution '$(SOLUTION)' $(if $(JSON),--json '$(JSON)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup grade test soak bench lint assignments clean
+.PHONY: help setup grade test soak bench gpu lint assignments clean
 
 help:
-	@sed -n '$(if $(HAVE_TESTS),,/make soak/d;/make bench/d;/make lint/d;/make assignments/d;)s/^# \(make .*\)/\1/p; s/^#  \( .*\)/ \1/p' Makefile
+	@sed -n '$(if $(HAVE_TESTS),,/make soak/d;/make bench/d;/make gpu/d;/make lint/d;/make assignments/d;)s/^# \(make .*\)/\1/p; s/^#  \( .*\)/ \1/p' Makefile
 
 setup: $(STAMP)
 
@@ -62,6 +63,9 @@ endif
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest tests -m soak
+
+gpu: $(STAMP)
+	$(BIN)/python -m bench.gpu
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench $(BENCH)

@@ -9,6 +9,10 @@ import time
 from pathlib import Path
 
 
+#: Run only when named: they need a GPU.
+ON_REQUEST = ("gpu", "kernels_gpu")
+
+
 def names() -> list[str]:
     """All benchmarks, by module name."""
     folder = [str(Path(__file__).parent)]
@@ -22,7 +26,7 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"no benchmark {unknown[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
         return 2
-    for name in arguments or known:
+    for name in arguments or [name for name in known if name not in ON_REQUEST]:
         module = importlib.import_module(f"bench.{name}")
         print(f"\n== {name}: {(module.__doc__ or '').strip().splitlines()[0]}", flush=True)
         begin = time.perf_counter()

@@ -67,6 +67,8 @@ def check(
     lang: Language = Lang.en,
 ) -> int:
     """Grade a solution. Exit status: 0 all points earned, 1 not, 2 could not be carried out."""
+    if (code := workers.adopt()) is not None:
+        return code
     selected = tasks.select(what or ())
     folder = solution_folder(solution)
     in_process = in_process or pdb
@@ -155,6 +157,63 @@ def sim(
         )
     except (ScriptError, ValueError) as error:
         raise CannotRun(str(error)) from None
+
+
+@app.command()
+def bench(
+    what: What = None,
+    solution: Solution = "assignments",
+    ranks: Annotated[int, typer.Option(min=2, help="real processes")] = 4,
+    sizes: Annotated[str, typer.Option(help="of the whole vector")] = "64K,1M,16M",
+    device: Annotated[Device, typer.Option(help="auto: a GPU where there is one")] = Device.auto,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="write rows here")] = None,
+) -> int:
+    """Bandwidths as nccl-tests prints them: the solution, the reference and the backend."""
+    if (code := workers.adopt()) is not None:
+        return code
+    folder = solution_folder(solution)
+    workers.start()
+    try:
+        from grader.checks.settings import resolve_device
+        from grader.report.bench import parse_sizes, run_bench
+
+        return run_bench(
+            what or (),
+            folder,
+            solution,
+            ranks=ranks,
+            sizes=parse_sizes(sizes),
+            device=resolve_device(device.value),
+            json_file=json,
+            out=sys.stdout,
+        )
+    finally:
+        workers.stop()
+
+
+@app.command()
+def batch(
+    sheet: Annotated[Path, typer.Argument(help="a table of students and commit links")],
+    what: What = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="gradebook.csv and reports")] = Path("."),
+    device: Annotated[Device, typer.Option(help="auto: a GPU where there is one")] = Device.auto,
+    no_throughput: Annotated[bool, typer.Option("--no-throughput", help="no timed checks")] = False,
+    unsandboxed: Annotated[
+        bool, typer.Option("--unsandboxed", help="students' code can read what you can: grade it")
+    ] = False,
+) -> int:
+    """Grade everybody's latest valid link; writes a gradebook as it goes."""
+    from grader.submission.batch import BatchOptions, run_batch
+    from grader.submission.sheet import BadSheet
+
+    options = BatchOptions(
+        device=device.value, throughput=not no_throughput, unsandboxed=unsandboxed
+    )
+    try:
+        run_batch(sheet, what or (), out, options)
+    except BadSheet as error:
+        raise CannotRun(str(error)) from None
+    return 0
 
 
 @app.command()
