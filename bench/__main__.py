@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-
 #: Run only when named: they need a GPU.
 ON_REQUEST = ("gpu", "kernels_gpu")
 
