@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,8 @@ from grader.checks.a1_cases import Spec
 from grader.checks.a1_volume import WIDENED
 from grader.checks.causes import NOT_IN_MESSAGES, Bench, Case
 from grader.checks.framework import CheckFailed
-from grader.fabric.cluster import LinkSpec, two_level, uniform
+from grader.fabric.cluster import Cluster, LinkSpec, two_level, uniform
+from grader.fabric.presets import one_card
 from grader.fabric.trace import Trace
 
 #: Runs whose traffic is counted: world, sub-group, tensor. Their values must be right, too.
@@ -237,14 +239,20 @@ def reduction_is_hidden(
 
 
 def faster_than_a_flat_ring(
-    trace: Trace, k: int, g: int, nbytes: int, metrics: dict[str, Any]
+    trace: Trace, k: int, g: int, nbytes: int, metrics: dict[str, Any], preset: str = ""
 ) -> None:
     """On k nodes of g ranks with slow links between, at most 0.9 × the time of one ring over all.
 
-    nbytes: of the vector. metrics: gets how many times faster it was.
+    nbytes: of the vector. metrics: gets how many times faster it was. preset: name of a cluster
+    whose nodes share one card each, instead of a machine of round numbers.
     """
-    inner, outer = LinkSpec(2e-6, 200e9), LinkSpec(10e-6, 3e8)
-    machine = two_level(k, g, inner, outer, flops=math.inf, memory_bandwidth=math.inf)
+    if preset:
+        machine = one_card(Cluster.preset(f"{preset}*{k}", k * g))
+        machine = replace(machine, flops=math.inf, memory_bandwidth=math.inf)
+        inner, outer = machine.intra, machine.inter
+    else:
+        inner, outer = LinkSpec(2e-6, 200e9), LinkSpec(10e-6, 3e8)
+        machine = two_level(k, g, inner, outer, flops=math.inf, memory_bandwidth=math.inf)
     took, flat = trace.on(machine).makespan, ring_seconds(k * g, nbytes, outer)
     formula = ring_seconds(g, nbytes, inner) + ring_seconds(k, nbytes / g, outer)
     metrics.setdefault("flat_ring_over_hierarchical", round(flat / took, 2))

@@ -390,9 +390,9 @@ def test_hierarchical_participation(cluster: Cluster, rng: Rng) -> None:
 @check("a2.hierarchical_all_reduce", 3, "beats the flat ring where the formula says so")
 def test_hierarchical_time(cluster: Cluster, rng: Rng, metrics: Metrics) -> None:
     length = 1 << 13
-    for k, g in ((2, 4), (4, 2)):
+    for k, g, preset in ((2, 4, ""), (4, 2, ""), (2, 8, "dgx-h100")):
         nodes = [list(range(node * g, node * g + g)) for node in range(k)]
         case = hierarchical_case(rng, nodes, (FLOAT, (length,), False), "SUM")
         trace = levels(cluster).run([case]).trace
-        judge = partial(volume.faster_than_a_flat_ring, trace, k, g, 4 * length, metrics)
+        judge = partial(volume.faster_than_a_flat_ring, trace, k, g, 4 * length, metrics, preset)
         volume.about(case, judge)
