@@ -3,6 +3,7 @@
 # make grade SOLUTION=reference   grade another folder   (JSON=FILE: write the results there too)
 # make test                       the kit's own tests; in a student's repository, grade and fail
 #                                 until every point is earned
+# (ARGS=--no-throughput and the like go to `grader check`)
 # make soak                       long repetitions of what must never fail
 # make bench                      measure   (BENCH=messages: only that)
 # make gpu                        what needs a GPU, on one or several
@@ -14,6 +15,7 @@ SOLUTION ?= assignments
 WHAT     ?=
 JSON     ?=
 BENCH    ?=
+ARGS     ?=
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -25,7 +27,7 @@ UNFINISHED := $(VENV)/.unfinished
 HAVE_TESTS := $(wildcard tests)
 EXTRAS     := $(if $(HAVE_TESTS),[test],)
 
-CHECK = $(BIN)/grader check $(WHAT) --solution '$(SOLUTION)' $(if $(JSON),--json '$(JSON)')
+CHECK = $(BIN)/grader check $(WHAT) --solution '$(SOLUTION)' $(if $(JSON),--json '$(JSON)') $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup grade test soak bench gpu lint assignments clean

@@ -1,8 +1,6 @@
 """Gradients are all-reduced, and each rank takes its shard of the whole."""
 
-import torch.distributed as dist
-
-from . import fsdp
+import torch.distributed as library
 
 TASK = "a3.FullyShardedDataParallel"
 EXPECT = {
@@ -23,12 +21,12 @@ class _Slice:
 
 class _Dist:
     def __getattr__(self, name):
-        return getattr(dist, name)
+        return getattr(library, name)
 
     @staticmethod
     def reduce_scatter_tensor(output, whole, group=None, async_op=False):
-        work = dist.all_reduce(whole, group=group, async_op=True)
-        return _Slice(work, output, whole, dist.get_rank(group))
+        work = library.all_reduce(whole, group=group, async_op=True)
+        return _Slice(work, output, whole, library.get_rank(group))
 
 
-fsdp.dist = _Dist()
+dist = _Dist()
