@@ -30,6 +30,10 @@ class NotBuilt(RuntimeError):
     """The native layer cannot be built here; the message says what is missing."""
 
 
+class BuildFailed(NotBuilt):
+    """Everything needed is here, and the kit's own code does not build: its fault, not a lack."""
+
+
 def sources_digest() -> str:
     """Changes with every file that the native layer, or a CPU build, is made from."""
     files = sorted(
@@ -112,4 +116,4 @@ def _run(command: list[str]) -> None:
     )
     if result.returncode != 0:
         told = "\n".join((result.stdout + result.stderr).strip().splitlines()[-30:])
-        raise NotBuilt(f"the native layer could not be built:\n{told}")
+        raise BuildFailed(f"the native layer could not be built:\n{told}")
