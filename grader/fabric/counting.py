@@ -26,7 +26,8 @@ class Count(NamedTuple):
     nbytes: int
 
 
-_NO_COST_NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "prim", "fsdp")
+#: Operators of these carry out communication, or nothing.
+NO_COST_NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "prim", "fsdp")
 _NO_COST = (
     "empty",
     "empty_like",
@@ -46,15 +47,16 @@ def _has_cost(func: Any) -> bool:
     namespace, _, name = schema.name.partition("::")
     mutates = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
     view = bool(func.is_view) and not mutates
-    return not (namespace in _NO_COST_NAMESPACES or name in _NO_COST or view)
+    return not (namespace in NO_COST_NAMESPACES or name in _NO_COST or view)
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors of an argument: itself, or those in nested lists and tuples."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
 
 
 _attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -188,16 +190,16 @@ def count(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any)
     name = func._schema.name.partition("::")[2]
     if result is None and name.startswith("_foreach_"):
         result = args[0]  # its tensors are changed in place
-    written = sum(map(_nbytes, _tensors(result)))
+    written = sum(map(_nbytes, tensors_in(result)))
     if name in _PICKS:
-        whole = max(map(_nbytes, _tensors(args)), default=0)
-        inputs = sum(map(_nbytes, _tensors(args))) - whole + written
+        whole = max(map(_nbytes, tensors_in(args)), default=0)
+        inputs = sum(map(_nbytes, tensors_in(args))) - whole + written
     else:
         inputs = sum(
             _nbytes(tensor)
             for place, value in (*enumerate(args), *kwargs.items())
             if place != "out" and not (place == 0 and name in _OVERWRITES)
-            for tensor in _tensors(value)
+            for tensor in tensors_in(value)
         )
     own = _OWN_FORMULAS.get(func.overloadpacket)
     if own is not None:
@@ -205,4 +207,4 @@ def count(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any)
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         return Count(int(formula(*args, **kwargs, out_val=result)), inputs + written)
-    return Count(sum(tensor.numel() for tensor in _tensors(result)), inputs + written)
+    return Count(sum(tensor.numel() for tensor in tensors_in(result)), inputs + written)

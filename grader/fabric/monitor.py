@@ -7,12 +7,12 @@ names the line that did. It also counts FLOPs and bytes when the run is to be ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from grader.fabric.counting import Count, count
+from grader.fabric.counting import NO_COST_NAMESPACES, Count, count, tensors_in
 from grader.fabric.record import Operation
 from grader.fabric.torch_internals import DispatchMode, dispatches, works_out_shapes
 
@@ -41,7 +41,6 @@ _SHAPE_ONLY = (
     "set_",
     "resize_",
 )
-_EXEMPT_NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "prim", "fsdp")
 
 
 class _Access:
@@ -54,7 +53,7 @@ class _Access:
         namespace, _, name = schema.name.partition("::")
         mutates = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
         self.none = (
-            namespace in _EXEMPT_NAMESPACES
+            namespace in NO_COST_NAMESPACES
             or name in _SHAPE_ONLY
             or (bool(func.is_view) and not mutates)
         )
@@ -150,14 +149,6 @@ def _touches(tensor: torch.Tensor, first: int, last: int) -> bool:
     return bool(marks[first // itemsize : -(-last // itemsize)].any())
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
 def _nothing_to_do(args: tuple[Any, ...]) -> bool:
     target, source = args[0], args[1]
     return bool(
@@ -225,7 +216,7 @@ class Monitor(DispatchMode):  # type: ignore[no-untyped-call]
     def _check(self, access: _Access, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for index, value in (*enumerate(args), *kwargs.items()):
             write = index in access.writes
-            for tensor in _tensors(value):
+            for tensor in tensors_in(value):
                 self._see(tensor)
                 hit = self._in_flight.conflict(tensor, write)
                 if hit is not None:
