@@ -21,7 +21,7 @@ from grader.checks.a5_products import MATMUL_RS, PRODUCTS, judge_overlap, produc
 from grader.checks.framework import check
 from grader.checks.world import SimulatedCluster
 
-NO_THROUGHPUT = "throughput is measured only with a GPU for each rank"
+NO_THROUGHPUT = "throughput is not measured by this version"
 Metrics = dict[str, Any]
 
 GATHER, SCATTER = "a5.gather_from_sequence_parallel", "a5.scatter_to_sequence_parallel"
