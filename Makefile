@@ -57,7 +57,7 @@ grade: $(STAMP)
 
 ifneq ($(HAVE_TESTS),)
 test: $(STAMP) lint
-	$(BIN)/python -m pytest tests -m 'not soak'
+	$(BIN)/python -m pytest tests -m 'not soak' -n auto --dist loadgroup
 else
 test: $(STAMP)
 	@$(CHECK)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import pytest
 import torch
 
 from grader.checks import a3_optimizer as optimizer
@@ -25,10 +24,10 @@ from grader.checks.a3_cases import (
     worlds_of,
 )
 from grader.checks.a3_judges import judge_replicas, judge_sharded, judge_start, judge_state
+from grader.checks.a3_throughput import keeps_up
 from grader.checks.framework import CheckFailed, check
+from grader.checks.throughput import Throughput
 from grader.checks.world import Outcome, SimulatedCluster
-
-NO_THROUGHPUT = "throughput is not measured by this version"
 
 Cluster = SimulatedCluster
 Rng = torch.Generator
@@ -190,8 +189,8 @@ def test_ddp_refusals(cluster: Cluster, rng: Rng) -> None:
 
 
 @check(f"a3.{DDP}", 8, "keeps up with the library's")
-def test_ddp_throughput() -> None:
-    pytest.skip(NO_THROUGHPUT)
+def test_ddp_throughput(throughput: Throughput) -> None:
+    keeps_up(throughput)
 
 
 # ParameterServerDataParallel ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from grader.checks import pipeline_models as models
+from grader.checks.a6_checks_executor import *  # noqa: F403
 from grader.checks.causes_pipeline import ratio_cause, why_idle
 from grader.checks.framework import CheckFailed, check
 from grader.checks.pipeline_bench import (
@@ -20,7 +21,6 @@ from grader.checks.pipeline_bench import (
     expect_refused,
     expect_value_error,
 )
-from grader.checks.pipeline_cases import judge_pipeline, make_batch, rank_inputs
 from grader.checks.pipeline_judge import (
     COSTS,
     fill_bubble,
@@ -31,7 +31,6 @@ from grader.checks.pipeline_judge import (
     zero_bubble_bubble,
 )
 from grader.checks.pipeline_plans import both_ways, folded, greedy_plan, in_line, round_robin
-from grader.checks.pipeline_runs import SHAPES, expect_time, gpipe_like, judge_copies
 from grader.checks.pipeline_stages import (
     FREED_MODES,
     STAGE_MODELS,
@@ -41,7 +40,6 @@ from grader.checks.pipeline_stages import (
 )
 from grader.checks.world import SimulatedCluster
 
-NO_THROUGHPUT = "throughput is not measured by this version"
 RANKS = (1, 2, 3, 4, 5, 8, 16)
 
 
@@ -331,95 +329,3 @@ def test_stage_frees_memory(cluster: SimulatedCluster, rng: torch.Generator) -> 
                 f"after {FREED_MODES[mode]} there is still alive: {', '.join(alive)}",
                 cause="the stage keeps what it stored in forward, or the graph (retain_graph)",
             )
-
-
-# run_schedule ----------------------------------------------------------------------------------
-
-TASK = "a6.run_schedule"
-
-
-@check(TASK, points=6, name="gives the loss and gradients of the unsplit model")
-@pytest.mark.parametrize(
-    ("ranks", "microbatches", "names"),
-    [(1, 3, ["block"]), (2, 4, ["block"] * 2), (4, 6, ["perceptron"] * 4), (3, 2, ["block"] * 3)],
-)
-def test_gradients_equal_the_unsplit_models(
-    cluster: SimulatedCluster, rng: torch.Generator, ranks: int, microbatches: int, names: list[str]
-) -> None:
-    batch = make_batch(rng, names, microbatches, rounds=1)
-    for plan in (
-        gpipe_like(ranks, microbatches),
-        greedy_plan(f"{ranks} ranks, backwards first", ranks, ranks, microbatches, in_line),
-    ):
-        outputs, _ = cluster.run(
-            "a6:pipeline", rank_inputs(plan, batch, TASK), task=TASK, allow=None
-        )
-        judge_pipeline(outputs, batch, plan)
-
-
-@check(TASK, points=5, name="runs every valid schedule")
-@pytest.mark.parametrize("number", range(5))
-@pytest.mark.parametrize("p2p", ["gloo", "nccl"])
-def test_runs_every_valid_schedule(
-    cluster: SimulatedCluster, rng: torch.Generator, number: int, p2p: Any
-) -> None:
-    label, ranks, stages, count, home = SHAPES[number]
-    batch = make_batch(rng, ["perceptron"] * stages, count, rounds=1)
-    seeds: tuple[int | None, ...] = (None, 1) if p2p == "gloo" else (2,)
-    plans = [
-        greedy_plan(
-            f"{label}, backwards first" if seed is None else f"{label}, at random ({seed})",
-            *(ranks, stages, count, home),
-            seed=seed,
-            split=seed != 2,
-            pairs=True,
-        )
-        for seed in seeds
-    ]
-    for plan in plans:
-        outputs, _ = cluster.run(
-            "a6:pipeline", rank_inputs(plan, batch, TASK), task=TASK, allow=None, p2p=p2p
-        )
-        judge_copies(outputs, batch, plan)
-
-
-@check(TASK, points=4, name="accumulates, and carries whatever stages exchange")
-@pytest.mark.parametrize(
-    ("names", "uneven", "ranks", "world"),
-    [
-        (["carry", "carry", "carry"], True, None, 3),
-        (["embedding", "shared", "block", "no parameters"], True, None, 4),
-        (["block", "in place", "partly frozen"], False, [4, 0, 2], 5),
-        (["partly frozen", "identity", "perceptron"], True, [2, 3, 1], 4),
-    ],
-)
-def test_accumulates_over_calls(
-    cluster: SimulatedCluster,
-    rng: torch.Generator,
-    names: list[str],
-    uneven: bool,
-    ranks: list[int] | None,
-    world: int,
-) -> None:
-    batch = make_batch(rng, names, 5, rounds=2, uneven=uneven)
-    label = f"stages {', '.join(names)}" + (f" on global ranks {ranks}" if ranks else "")
-    plan = greedy_plan(label, len(names), len(names), 5, in_line, split=True)
-    given = rank_inputs(plan, batch, TASK, rounds=2, ranks=ranks, world=world)
-    outputs, _ = cluster.run("a6:pipeline", given, task=TASK, allow=None)
-    judge_pipeline(outputs, batch, plan, ranks)
-
-
-@check(TASK, points=3, name="takes the time that the schedule takes on paper")
-@pytest.mark.parametrize("number", range(4))
-def test_takes_the_time_of_the_schedule(
-    cluster: SimulatedCluster, metrics: dict[str, Any], number: int
-) -> None:
-    label, ranks, stages, count, home = SHAPES[number]
-    for split in (False, True):
-        plan = greedy_plan(label, ranks, stages, count, home, split=split, pairs=not split)
-        expect_time(cluster, metrics, plan, TASK)
-
-
-@check(TASK, points=6, name="is as fast as torch's own pipeline")
-def test_throughput() -> None:
-    pytest.skip(NO_THROUGHPUT)

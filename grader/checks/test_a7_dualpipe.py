@@ -16,10 +16,10 @@ from grader.checks.pipeline_cases import judge_pipeline, make_batch, rank_inputs
 from grader.checks.pipeline_judge import COSTS, Plan, dualpipe_makespan, step_text
 from grader.checks.pipeline_plans import both_ways, folded, greedy_plan
 from grader.checks.pipeline_runs import driver_stages, expect_time
+from grader.checks.pipeline_throughput import keeps_up
+from grader.checks.throughput import Throughput
 from grader.checks.world import SimulatedCluster
 from grader.fabric.cluster import uniform
-
-NO_THROUGHPUT = "throughput is not measured by this version"
 
 
 def dual(ranks: int, microbatches: int) -> Size:
@@ -315,6 +315,6 @@ def _phased_makespan(cluster: SimulatedCluster, plan: Plan) -> tuple[float, floa
     return timed.makespan, timed.overlap(0)
 
 
-@check(TASK, points=6, name="is as fast as our own 1F1B")
-def test_throughput() -> None:
-    pytest.skip(NO_THROUGHPUT)
+@check(TASK, points=6, name="keeps up with torch's own pipeline")
+def test_throughput(throughput: Throughput) -> None:
+    keeps_up(throughput, TASK)

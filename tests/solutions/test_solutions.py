@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,11 @@ CASES = [(key, file) for key in ASSIGNMENTS for file in files(key)]
 
 
 @pytest.fixture(scope="session")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Results by assignment and file, graded in a process of their own."""
-    results = {}
-    for key in ASSIGNMENTS:
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    """Results by file of an assignment, graded once, in a process of its own."""
+
+    @cache
+    def grade(key: str) -> dict[str, Any]:
         out = tmp_path_factory.mktemp("graded") / f"{key}.json"
         run = subprocess.run(
             [sys.executable, "-m", "tests.solutions.grade", key, str(out)],
@@ -33,8 +36,10 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
             text=True,
         )
         assert run.returncode == 0, run.stderr[-3000:]
-        results[key] = json.loads(out.read_text(encoding="utf-8"))
-    return results
+        results: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        return results
+
+    return grade
 
 
 def told(task: dict[str, Any]) -> str:
@@ -47,9 +52,9 @@ def told(task: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("key", "file"), CASES, ids=[f"{k}-{f.stem}" for k, f in CASES])
-def test_solution(key: str, file: Path, graded: dict[str, dict[str, Any]]) -> None:
+def test_solution(key: str, file: Path, graded: Callable[[str], dict[str, Any]]) -> None:
     _, expected = described(file)
-    task = graded[key][file.stem]
+    task = graded(key)[file.stem]
     if expected == "passed":
         assert task["status"] == "passed", told(task)
         assert task["points"] == task["max_points"] > 0
