@@ -18,10 +18,11 @@ from grader.checks.a4_masks import judge_masks
 from grader.checks.a5_block import block, judge_block_bytes, judge_saved, norm, run_judged
 from grader.checks.a5_cases import CallCase, run, run_all
 from grader.checks.a5_products import MATMUL_RS, PRODUCTS, judge_overlap, products
+from grader.checks.a5_throughput import is_faster
 from grader.checks.framework import check
+from grader.checks.throughput import Throughput
 from grader.checks.world import SimulatedCluster
 
-NO_THROUGHPUT = "throughput is not measured by this version"
 Metrics = dict[str, Any]
 
 GATHER, SCATTER = "a5.gather_from_sequence_parallel", "a5.scatter_to_sequence_parallel"
@@ -258,8 +259,8 @@ def test_product_refuses(cluster: SimulatedCluster, rng: torch.Generator, task: 
 @pytest.mark.parametrize(
     "task", [row(t, 2.75, "is faster than one after the other") for t in PRODUCTS]
 )
-def test_throughput(task: str) -> None:
-    pytest.skip(NO_THROUGHPUT)
+def test_throughput(throughput: Throughput, task: str) -> None:
+    is_faster(throughput, task)
 
 
 # merging and shares -------------------------------------------------------------------------------
