@@ -75,9 +75,8 @@ class RankState:
             if self.dtensor_handlers is None:
                 self.dtensor_handlers = dict(handlers)
             set_dtensor_handlers(self.dtensor_handlers)
-        modules = sys.modules
-        for name, module in self.modules.items():
-            modules[name] = module
+        if self.modules:
+            sys.modules.update(self.modules)
 
     def leave(self) -> None:
         """Keep what the rank may have changed."""
@@ -87,9 +86,10 @@ class RankState:
             self.torch_state = torch.default_generator.get_state()
         self.dtype = torch.get_default_dtype()
         self.dtensor_handlers = dtensor_handlers()
-        # A name that is not there any more was not found after all, or the rank has removed it.
-        there = [name for name in self.modules if name in sys.modules]
-        self.modules = {name: sys.modules.pop(name) for name in there}
+        if self.modules:
+            # A name that is gone was not found after all, or the rank has removed it.
+            there = [name for name in self.modules if name in sys.modules]
+            self.modules = {name: sys.modules.pop(name) for name in there}
 
 
 def current_state() -> RankState | None:

@@ -113,9 +113,12 @@ class InFlight:
             return
         storage = tensor.untyped_storage()
         # The storage is kept alive, so that its key cannot come to mean another one.
-        self.by_storage.setdefault(storage._cdata, []).append(
-            (begin, end, is_send, operation, storage)
-        )
+        entry = (begin, end, is_send, operation, storage)
+        entries = self.by_storage.get(storage._cdata)
+        if entries is None:
+            self.by_storage[storage._cdata] = [entry]
+        else:
+            entries.append(entry)
 
     def remove(self, operation: Operation, tensor: torch.Tensor) -> None:
         """`operation` was waited for."""
@@ -123,7 +126,10 @@ class InFlight:
         entries = self.by_storage.get(key)
         if entries is None:
             return
-        entries[:] = [entry for entry in entries if entry[3] is not operation]
+        if len(entries) > 1:
+            entries[:] = [entry for entry in entries if entry[3] is not operation]
+        elif entries[0][3] is operation:
+            entries.clear()
         if not entries:
             del self.by_storage[key]
 

@@ -224,10 +224,10 @@ class RankRuntime:
             kind,
             group,
             peer,
-            first.numel() * first.element_size(),
+            first.nbytes,
             tuple(first.shape),
             dtype_name(first.dtype),
-            first.device.type,
+            "cpu" if first.is_cpu else first.device.type,
             tag,
             self.batch,
             -1,
@@ -243,15 +243,16 @@ class RankRuntime:
     def _posted(self, pending: Pending, reads: Tensors, writes: Tensors) -> Pending:
         operation = pending.operation
         self.engine.posted(operation, self.region)
-        self._buffers[operation.id] = (reads, writes)
         for tensor in writes:
             self._in_flight.add(tensor, operation, is_send=False)
         for tensor in reads:
             if not writes or not any(tensor is written for written in writes):
                 self._in_flight.add(tensor, operation, is_send=True)
+        self._buffers[operation.id] = (reads, writes)
         if not self._monitored:
             self._watch()
-        self.scheduler.maybe_yield(self.thread)
+        if self.scheduler.is_random:
+            self.scheduler.maybe_yield(self.thread)
         return pending
 
     # Checks of what is handed in --------------------------------------------------------------
@@ -270,7 +271,8 @@ class RankRuntime:
         )
 
     def _check(self, operation: Operation, reads: Tensors, writes: Tensors) -> None:
-        for tensor in (*reads, *writes):
+        tensors = (*reads, *writes)
+        for tensor in tensors:
             if not tensor.is_contiguous() and not dense_reduction(operation, tensor):
                 self.fail(
                     Finding(
@@ -283,7 +285,7 @@ class RankRuntime:
                         _locations(self.rank, operation.location),
                     )
                 )
-        for tensor in (*reads, *writes) if self._unseen.by_storage else ():
+        for tensor in tensors if self._unseen.by_storage else ():
             while (touched := self._unseen.conflict(tensor, write=True)) is not None:
                 self._on_seen(touched[0])
         if not self._in_flight.by_storage:
@@ -343,16 +345,15 @@ class RankRuntime:
         with NoDispatch(), BelowAutograd():
             for tensor in (*reads, *writes):
                 self._in_flight.remove(operation, tensor)
-            self._unwatch()
+            if not self._in_flight.by_storage:
+                self._unwatch()
             if pending.payload is not None:
                 self._compare(operation, pending.payload, reads[0])
-            results = [pending.result] if pending.result is not None else []
-            if pending.call is not None:
-                results = list(pending.call.outputs)
-            for target, result in zip(writes, results, strict=False):
-                if not target.is_meta:
-                    same = target.shape == result.shape
-                    target.copy_(result if same else result.reshape(target.shape))
+            elif pending.result is not None:
+                _fill(writes[0], pending.result)
+            elif pending.call is not None:
+                for target, result in zip(writes, pending.call.outputs, strict=False):
+                    _fill(target, result)
         self.engine.completed(pending)
 
     def poll(self, pending: Pending) -> bool:
@@ -382,6 +383,12 @@ class RankRuntime:
                 _locations(self.rank, operation.location),
             )
         )
+
+
+def _fill(target: torch.Tensor, result: torch.Tensor) -> None:
+    if not target.is_meta:
+        same = target.shape == result.shape
+        target.copy_(result if same else result.reshape(target.shape))
 
 
 def _locations(rank: int, location: Location | None) -> dict[int, Location]:

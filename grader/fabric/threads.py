@@ -7,6 +7,7 @@ can, the run is stuck, and that is known at once: no time-out is involved.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import random
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from grader.fabric.engine import Pending
@@ -61,6 +62,7 @@ class Scheduler:
         self._ready: deque[RankThread] = deque()
         self._blocked: list[RankThread] = []
         self._random = random.Random(schedule) if schedule is not None else None
+        self.is_random = self._random is not None
         self._on_stuck = on_stuck
         self._finished = threading.Event()
 
@@ -88,10 +90,11 @@ class Scheduler:
                 rank.thread.start()
         first = self._pick()
         assert first is not None
-        self._hand_to(first)
-        while not self._finished.wait(tick):
-            if not on_tick():
-                return False
+        with _rare_collections():
+            self._hand_to(first)
+            while not self._finished.wait(tick):
+                if not on_tick():
+                    return False
         for rank in ranks:
             assert rank.thread is not None
             rank.thread.join()
@@ -227,10 +230,21 @@ class Scheduler:
         while not self._ready and not self.aborted:
             time_left = min(deadlines) - time.monotonic()
             if time_left > 0:
-                _host_sleep(min(time_left, 0.05))
+                host_sleep(min(time_left, 0.05))
             self._wake()
         self.sleeper = None
         return self._ready.popleft() if self._ready else None
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """A run makes objects that stay, by the million: to look for garbage every 700 is too often."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], 20_000), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _CheapHandover:
@@ -257,7 +271,7 @@ class _CheapHandover:
             os.sched_setaffinity(0, self._cores)
 
 
-_host_sleep = time.sleep
+host_sleep = time.sleep
 
 
 def stack_of(rank: RankThread) -> object | None:
