@@ -110,14 +110,39 @@ def _batched(original: Callable[..., Any]) -> Callable[..., Any]:
         runtime = maybe_runtime()
         if runtime is None or runtime.batch >= 0:
             return original(p2p_op_list)  # type: ignore[no-any-return]
+        post = _post_plain if _is_plain(p2p_op_list) else original
         runtime.begin_batch()
         try:
-            return original(p2p_op_list)  # type: ignore[no-any-return]
+            return post(p2p_op_list)
         finally:
             runtime.end_batch()
 
     batch_isend_irecv.__doc__ = original.__doc__
     return batch_isend_irecv
+
+
+def _is_plain(ops: Any) -> bool:
+    """Whether torch would do nothing but hand each of these to the one group they name."""
+    if type(ops) is not list or not ops:
+        return False
+    group = getattr(ops[0], "group", None)
+    return type(group) is SimProcessGroup and all(
+        type(op) is dist.P2POp
+        and op.group is group
+        and type(op.tensor) is torch.Tensor
+        and not op.tensor.is_complex()
+        and (op.op is dist.isend or op.op is dist.irecv)
+        for op in ops
+    )
+
+
+def _post_plain(ops: list[dist.P2POp]) -> list[dist.Work]:
+    return [
+        op.group.send([op.tensor], op.group_peer, op.tag)
+        if op.op is dist.isend
+        else op.group.recv([op.tensor], op.group_peer, op.tag)
+        for op in ops
+    ]
 
 
 def _default_group(original: Callable[[], Any]) -> Callable[[], Any]:
@@ -185,7 +210,8 @@ def _grouper(original: Callable[..., Any]) -> Callable[..., Any]:
     return new_group
 
 
-def _store_use(runtime: RankRuntime, name: str) -> None:
+def check_store_use(runtime: RankRuntime, name: str) -> None:
+    """End the run when the task forbids the program under test to use the store."""
     allow = runtime.engine.allow
     if runtime.region and allow is not None and "store" not in allow:
         here = user_location()
@@ -205,7 +231,7 @@ def shared_store(runtime: RankRuntime) -> SimStore:
     """The store that the ranks of the run share, as this rank sees it."""
     if runtime.store is None:
         # Kept: C++ holds only its own half of a Python store, and fails once the other is gone.
-        runtime.store = SimStore(runtime, runtime.engine.store, _store_use)
+        runtime.store = SimStore(runtime, runtime.engine.store, check_store_use)
     return runtime.store
 
 

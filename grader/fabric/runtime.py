@@ -271,8 +271,8 @@ class RankRuntime:
         )
 
     def _check(self, operation: Operation, reads: Tensors, writes: Tensors) -> None:
-        tensors = (*reads, *writes)
-        for tensor in tensors:
+        handed = (*reads, *writes)
+        for tensor in handed:
             if not tensor.is_contiguous() and not dense_reduction(operation, tensor):
                 self.fail(
                     Finding(
@@ -285,7 +285,7 @@ class RankRuntime:
                         _locations(self.rank, operation.location),
                     )
                 )
-        for tensor in tensors if self._unseen.by_storage else ():
+        for tensor in handed if self._unseen.by_storage else ():
             while (touched := self._unseen.conflict(tensor, write=True)) is not None:
                 self._on_seen(touched[0])
         if not self._in_flight.by_storage:
