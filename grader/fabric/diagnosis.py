@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grader.fabric.engine import Engine, Pending
-from grader.fabric.findings import Finding, at, size_text
+from grader.fabric.findings import Finding, at, more_ranks, size_text
 from grader.fabric.threads import RankThread
 from grader.fabric.words import describe
 
@@ -28,7 +28,7 @@ def positions(threads: list[RankThread], without: frozenset[int] = frozenset()) 
     """Where every rank is, a line each; a long list is cut."""
     lines = [f"  {position(t)}" for t in threads if t.rank not in without]
     if len(lines) > SHOWN:
-        lines = [*lines[:SHOWN], f"  … and {len(lines) - SHOWN} more ranks"]
+        lines = [*lines[:SHOWN], f"  … and {more_ranks(len(lines) - SHOWN)}"]
     return "\n".join(lines)
 
 

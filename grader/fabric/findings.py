@@ -64,6 +64,11 @@ def size_text(nbytes: int) -> str:
     return f"{nbytes / 1024**power:.1f} {('KiB', 'MiB', 'GiB')[power - 1]}"
 
 
+def more_ranks(count: int) -> str:
+    """ "1 more rank", "2 more ranks"."""
+    return f"{count} more rank{'s' * (count != 1)}"
+
+
 def at(location: Location | None) -> str:
     """ " at file:line", or nothing when the line is not known."""
     return f" at {location}" if location is not None else ""

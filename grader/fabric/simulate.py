@@ -16,7 +16,7 @@ import torch.distributed as dist
 from grader.fabric.current import being, maybe_runtime
 from grader.fabric.diagnosis import deadlock, leftovers, positions
 from grader.fabric.engine import Engine, P2PMode
-from grader.fabric.findings import Finding, SimulationAborted, at
+from grader.fabric.findings import Finding, SimulationAborted, at, more_ranks
 from grader.fabric.interception import Interception
 from grader.fabric.isolation import Isolation, RankState
 from grader.fabric.location import traceback_location, user_location, user_stack, user_traceback
@@ -210,7 +210,7 @@ class _Simulation:
         also = [r for r in self.errors if r not in same]
         on = f"rank {first.rank}"
         if len(same) > 1:
-            on += f" (and {len(same) - 1} more ranks)"
+            on += f" (and {more_ranks(len(same) - 1)})"
         message = f"{on} raised {first.type}: {first.message}\n{_indent(first.traceback)}"
         if also:
             message += f"\nOther exceptions on ranks {also}."
@@ -229,7 +229,8 @@ def _indent(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-def _environment(rank: int, world_size: int, base: dict[str, str]) -> dict[str, str]:
+def rank_environment(rank: int, world_size: int, base: dict[str, str]) -> dict[str, str]:
+    """The variables that a rank sees: those of `base`, and what `torchrun` would set."""
     size, number = str(world_size), str(rank)
     return base | {
         "RANK": number,
@@ -300,7 +301,7 @@ def simulate(
     threads = []
     for rank in range(world_size):
         extra = environment(rank) if environment is not None else {}
-        state = RankState(rank, _environment(rank, world_size, base) | extra, argv, seed)
+        state = RankState(rank, rank_environment(rank, world_size, base) | extra, argv, seed)
         state.torch_state = torch_state
         threads.append(RankThread(rank, state))
 

@@ -8,21 +8,13 @@ from typing import TextIO
 from grader.fabric.chrome import write_chrome_trace
 from grader.fabric.cluster import Cluster
 from grader.fabric.cluster_file import read_cluster
-from grader.fabric.findings import size_text
-from grader.fabric.picture import write_picture
+from grader.fabric.findings import more_ranks, size_text
+from grader.fabric.picture import seconds_text, write_picture
 from grader.fabric.script import run_script
 from grader.fabric.trace import TimedTrace, Trace
 
 #: More ranks than this are summed up in the table.
 SHOWN = 16
-
-
-def seconds_text(seconds: float) -> str:
-    """For people: ns, µs, ms or s with three figures."""
-    for scale, unit in ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms")):
-        if seconds < 999.5 * scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def simulate_script(
@@ -95,7 +87,7 @@ def _summary(timed: TimedTrace, cluster: Cluster, host_seconds: float, out: Text
         )
         print(" ".join(f"{cell:>11}" for cell in row), file=out)
     if world > SHOWN:
-        print(f"… and {world - SHOWN} more ranks", file=out)
+        print(f"… and {more_ranks(world - SHOWN)}", file=out)
 
 
 def cluster_of(name: str, ranks: int) -> Cluster:

@@ -14,7 +14,7 @@ from grader.fabric.cluster import LinkSpec, two_level, uniform
 from grader.fabric.cluster_file import read_cluster
 from grader.fabric.script import ScriptError, run_script
 from grader.fabric.trace import Trace
-from grader.report.simulation import cluster_of, seconds_text, simulate_script
+from grader.report.simulation import cluster_of, simulate_script
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
@@ -126,13 +126,6 @@ def test_cluster_files_that_describe_none(tmp_path: Path, text: str, message: st
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_cluster(file)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0, "0 ns"), (1.5e-6, "1.5 µs"), (0.012, "12 ms"), (75.0, "75 s")]
-)
-def test_seconds_for_people(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text
 
 
 def test_torchs_ddp_is_seen_to_overlap() -> None:

@@ -328,7 +328,7 @@ def test_picture_of_a_run_that_was_cut_off_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 ns"), (1.5, "1.5 s"), (0.0671, "67.1 ms"), (5e-6, "5 µs")]
+    ("seconds", "text"), [(0, "0 ns"), (1.5, "1.5 s"), (0.0671, "67.1 ms"), (1.5e-6, "1.5 µs")]
 )
 def test_seconds_are_written_with_a_fitting_unit(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text

@@ -78,6 +78,12 @@ def all_reduce_pairwise(tensor, op=dist.ReduceOp.SUM, group=None):
     reduce(tensor, 0, op, group)
 """
 
+HALF_FILLED = """
+def barrier(group=None):
+    if dist.get_world_size(group) > 1:
+        raise NotImplementedError
+"""
+
 #: Writes down the command line of every process it runs in.
 SPY = """
 import os, pathlib
@@ -112,6 +118,7 @@ def graded(grade_all: GradeAll, diary: Path) -> dict[str, Graded]:
             "loop": (append(LOOP), ["a1.barrier"]),
             "remembers": (append(REMEMBERS), ["a1.barrier"]),
             "stub": (replace(stub.read_text()), ["a1.broadcast", "a1.barrier", "a1.rendezvous"]),
+            "half_filled": (append(HALF_FILLED), ["a1.barrier"]),
             "calls_a_stub": (append(CALLS_A_STUB), ["a1.all_reduce_pairwise"]),
             "spy": (append(SPY.format(diary=str(diary))), ["a1.barrier"]),
         }
@@ -205,3 +212,10 @@ def test_student_code_runs_in_workers_only(
     run = check("a1.barrier", "--solution", str(tmp_path / "work"), "--in-process")
     assert run.returncode == 0, run.stdout
     assert any("grader check" in note.read_text() for note in other.iterdir())
+
+
+def test_a_bare_not_implemented_error_is_no_error(graded: dict[str, Graded]) -> None:
+    (barrier,) = graded["half_filled"].tasks.values()
+    assert barrier["status"] == "unimplemented", barrier
+    messages = [check["message"] for check in barrier["checks"]]
+    assert any("a1.barrier is not implemented yet (collectives.py:" in text for text in messages)
