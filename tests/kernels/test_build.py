@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -185,6 +186,29 @@ def test_setup_without_a_compiler_goes_on(tmp_path: Path) -> None:
     )
     assert run.returncode == 0
     assert "kernel tasks will be skipped" in run.stderr
+
+
+def test_a_kit_that_does_not_build_is_an_error_and_no_skipped_check(tmp_path: Path) -> None:
+    compiler = tmp_path / "broken++"
+    compiler.write_text('#!/bin/sh\n[ "$1" = --version ] && exec c++ --version\nexit 1\n')
+    compiler.chmod(0o755)
+    environment = {**os.environ, "TINYPARALLEL_CXX": str(compiler), "PYTHONPATH": str(ROOT)}
+    environment["TINYPARALLEL_CACHE"] = str(tmp_path / "cache")
+    (tmp_path / "cache").mkdir()
+    out = tmp_path / "out.json"
+    command = ["check", "a2.reduce_add", "--solution", "reference", "--no-throughput"]
+    run = subprocess.run(
+        [sys.executable, "-m", "grader", *command, "--json", str(out)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1, run.stdout + run.stderr
+    (task,) = json.loads(out.read_text(encoding="utf-8"))["tasks"]
+    assert task["status"] == "error" and task["points"] == 0
+    assert "the native layer could not be built" in run.stdout
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidia0"), reason="there is a GPU here")
