@@ -1,0 +1,15 @@
+"""Sums over the default group."""
+
+from .router import BiasBalancedRouter as Solved
+
+TASK = "a8.BiasBalancedRouter"
+EXPECT = {
+    "status": "failed",
+    "check": "sums the counts over the group",
+    "cause": "a group rank is not the global rank",
+}
+
+
+class BiasBalancedRouter(Solved):
+    def update(self, expert_counts, group=None):
+        super().update(expert_counts)
