@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,14 @@ import typer
 from grader import __version__, tasks
 from grader.checks import workers
 from grader.checks.settings import CannotRun, project_folder, solution_folder
+from grader.commands.batch import batch
+from grader.commands.draw import draw
+from grader.commands.hint import hint
+from grader.commands.notebook import app as notebooks
+from grader.commands.options import Language, Solution
+from grader.commands.plan import plan
+from grader.commands.submit import submit
+from grader.report.language import language_of, text
 
 # Exit statuses of `check`.
 ALL_EARNED, NOT_ALL_EARNED, NOT_CARRIED_OUT = 0, 1, 2
@@ -36,16 +45,7 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
-class Lang(StrEnum):
-    """Language of the tables."""
-
-    en = "en"
-    zh = "zh"
-
-
 What = Annotated[list[str] | None, typer.Argument(help="a1, a1_collectives or a1.broadcast")]
-Solution = Annotated[str, typer.Option(help="assignments, reference or a folder")]
-Language = Annotated[Lang, typer.Option("--lang", help="language of the tables")]
 
 # What stood after `--` on the command line; `main` cuts it off before typer sees it.
 _options_after: list[str] = []
@@ -62,9 +62,19 @@ def check(
         bool, typer.Option("--in-process", help="run the solution in this process, to debug it")
     ] = False,
     pdb: Annotated[bool, typer.Option("--pdb", help="debugger at failures; in process")] = False,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="run the solution in a sandbox (bubblewrap)")
+    ] = False,
+    brokered: Annotated[
+        bool,
+        typer.Option("--brokered", help="confirm volume in a world of sandboxed processes"),
+    ] = False,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="write results here")] = None,
     report: Annotated[Path | None, typer.Option(metavar="DIR", help="write a page here")] = None,
-    lang: Language = Lang.en,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="grade again what an edit touches, without timed checks")
+    ] = False,
+    lang: Language = None,
 ) -> int:
     """Grade a solution. Exit status: 0 all points earned, 1 not, 2 could not be carried out."""
     if (code := workers.adopt()) is not None:
@@ -72,14 +82,23 @@ def check(
     selected = tasks.select(what or ())
     folder = solution_folder(solution)
     in_process = in_process or pdb
+    language = language_of(lang)
+    if watch and (in_process or json or report):
+        raise CannotRun("--watch goes without --in-process, --pdb, --json and --report")
+    if in_process and (sandbox or brokered):
+        raise CannotRun("--in-process and --pdb run the solution here: not with --sandbox")
+    if brokered and not sandbox:
+        raise CannotRun("--brokered needs --sandbox: its ranks are sandboxed processes")
+    if sandbox:
+        workers.use_sandbox(folder)
     if not in_process:
         workers.start()
     try:
         from rich.console import Console
 
-        from grader.checks.results import Observer
+        from grader.checks.results import Observer, Results
         from grader.checks.run import run_checks
-        from grader.report.files import JsonWriter, check_writable, write_report
+        from grader.report.files import JsonWriter, check_writable
         from grader.report.history import History
         from grader.report.terminal import Progress, print_table
 
@@ -87,29 +106,44 @@ def check(
         history = History(project_folder(), folder)
         observers: list[Observer] = [history]
         if not pdb:
-            observers.append(Progress(console, lang.value))
+            observers.append(Progress(console, language))
         if json is not None:
             check_writable(json)
             observers.append(JsonWriter(json))
         if report is not None:
             check_writable(report / "report.md")
+            from grader.report.whole import WholeReport
+
+            writer = WholeReport(report, folder, language, throughput=not no_throughput)
         options = [f"--solution={solution}", f"--device={device.value}", f"--seed={seed}"]
-        options += ["--no-throughput"] * no_throughput + ["--in-process"] * in_process
-        options += [f"--lang={lang.value}"]
-        results = run_checks(
-            selected,
-            options,
-            ["--pdb"] * pdb + _options_after,
-            observers,
-            silent=not pdb,
-        )
+        options += ["--no-throughput"] * (no_throughput or watch) + ["--in-process"] * in_process
+        options += ["--sandbox"] * sandbox + ["--brokered"] * brokered
+        options += [f"--lang={language}"]
+        if watch:
+            from grader.commands.watch import QUICKER, Watch
+            from grader.report.terminal import LiveProgress
+
+            def grade(touched: Sequence[tasks.Task]) -> Results:
+                told: list[Observer] = [history, LiveProgress(console, language)]
+                return run_checks(touched, options, [*QUICKER, *_options_after], told)
+
+            Watch(console, folder, selected, language, grade).forever(selected if what else ())
+            return 0
+        with nullcontext() if report is None else writer:
+            results = run_checks(
+                selected,
+                options,
+                ["--pdb"] * pdb + _options_after,
+                observers,
+                silent=not pdb,
+            )
         if json is not None:
             JsonWriter(json).write(results)
+        print_table(console, results, language)
         if report is not None:
-            write_report(report, results, lang.value)
-        print_table(console, results, lang.value)
+            _say(text(language, "report_written", path=writer.write(results)))
         if history.problem is not None:
-            _say(f"note: `grader status` will not know of this run: {history.problem}")
+            _say(text(language, "note_no_history", problem=history.problem))
     finally:
         workers.stop()
     if results.interrupted:
@@ -192,76 +226,6 @@ def bench(
 
 
 @app.command()
-def batch(
-    sheet: Annotated[Path, typer.Argument(help="a table of students and commit links")],
-    what: What = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="gradebook.csv and reports")] = Path("."),
-    device: Annotated[Device, typer.Option(help="auto: a GPU where there is one")] = Device.auto,
-    no_throughput: Annotated[bool, typer.Option("--no-throughput", help="no timed checks")] = False,
-    unsandboxed: Annotated[
-        bool, typer.Option("--unsandboxed", help="students' code can read what you can: grade it")
-    ] = False,
-) -> int:
-    """Grade everybody's latest valid link; writes a gradebook as it goes."""
-    from grader.submission.batch import BatchOptions, run_batch
-    from grader.submission.sheet import BadSheet
-
-    options = BatchOptions(
-        device=device.value, throughput=not no_throughput, unsandboxed=unsandboxed
-    )
-    try:
-        run_batch(sheet, what or (), out, options)
-    except BadSheet as error:
-        raise CannotRun(str(error)) from None
-    return 0
-
-
-@app.command()
-def draw(
-    task: Annotated[str, typer.Argument(help="a task that makes a schedule: a6.gpipe_schedule")],
-    ranks: Annotated[int, typer.Option(min=1, help="ranks of the pipeline")] = 4,
-    microbatches: Annotated[int, typer.Option(min=1)] = 8,
-    chunks: Annotated[int, typer.Option(min=1, help="stages a rank, of interleaved ones")] = 2,
-    costs: Annotated[
-        str, typer.Option(metavar="F,I,W,FB", help="seconds per stage chunk")
-    ] = "1,1,1,3",
-    solution: Solution = "assignments",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE.svg", help="draw it here")
-    ] = None,
-) -> int:
-    """Draw a schedule that the solution makes, with its bubble and peak."""
-    from grader.report.draw_schedule import draw_schedule
-
-    workers.start()
-    try:
-        text = draw_schedule(
-            task,
-            ranks=ranks,
-            microbatches=microbatches,
-            solution=solution,
-            output=output,
-            costs=_costs(costs),
-            chunks=chunks,
-            colour=sys.stdout.isatty(),
-        )
-    finally:
-        workers.stop()
-    print(text)
-    return 0
-
-
-def _costs(text: str) -> tuple[float, ...]:
-    try:
-        costs = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        costs = ()
-    if len(costs) != 4 or not all(0 < cost < float("inf") for cost in costs):
-        raise CannotRun(f"--costs {text}: expected F,I,W,FB, all above 0")
-    return costs
-
-
-@app.command()
 def topo(
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="write it here, too")] = None,
     no_measure: Annotated[bool, typer.Option("--no-measure", help="time no links")] = False,
@@ -287,7 +251,7 @@ def topo(
 @app.command()
 def status(
     solution: Solution = "assignments",
-    lang: Language = Lang.en,
+    lang: Language = None,
 ) -> int:
     """List the tasks, their points and what the last results say of them."""
     from rich.console import Console
@@ -300,7 +264,7 @@ def status(
     except CannotRun:
         folder = None
     entries = load(project_folder(), solution)
-    print_status(Console(), entries, solution, folder, lang.value)
+    print_status(Console(), entries, solution, folder, language_of(lang))
     return 0
 
 
@@ -330,6 +294,14 @@ def release(
     elif dest is not None:
         write_release(root, dest)
     return 0
+
+
+app.command()(batch)
+app.command()(draw)
+app.command()(hint)
+app.add_typer(notebooks, name="notebook")
+app.command()(plan)
+app.command()(submit)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.checks.results import Results, TaskResult
-from grader.report.language import text
+from grader.report.language import text, translated
 
 
 def write_atomically(path: Path, content: str) -> None:
@@ -89,11 +89,15 @@ def markdown(results: Results, language: str) -> str:
         for check in task.checks:
             if check.status == "passed" or task.status == "unimplemented":
                 continue
-            lines += ["", f"## {task.task}: {check.check}", "", text(language, check.status), ""]
+            name = translated(language, check.check)
+            lines += ["", f"## {task.task}: {name}", "", text(language, check.status), ""]
             # Four spaces make it a code block whatever the message holds.
-            lines += [f"    {line}" for line in check.message.splitlines()]
+            lines += [f"    {line}" for line in translated(language, check.message).splitlines()]
             if check.cause:
-                lines += ["", f"{text(language, 'likely_cause')}: {check.cause}"]
+                lines += [
+                    "",
+                    f"{text(language, 'likely_cause')}: {translated(language, check.cause)}",
+                ]
         for warning in task.warnings:
             lines += ["", f"## {task.task}: {text(language, 'warning')}", ""]
             lines += [f"    {line}" for line in warning.splitlines()]

@@ -6,21 +6,20 @@ A convenience for the student, not a record of grades: anyone can edit it.
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 from grader import tasks
 from grader.checks.results import Results, TaskResult
-from grader.report.files import dump, write_atomically
+from grader.report import memory
 
-FOLDER = ".tinyparallel"
+FILE = "last.json"
 FORMAT = 1
 
 
 def load(project: Path, solution: str) -> dict[str, dict[str, Any]]:
     """The last result of each task of `solution`, by task id; empty when there is none."""
-    solutions = _read(project).get("solutions", {})
+    solutions = memory.read(project, FILE).get("solutions", {})
     entries = solutions.get(solution, {}) if isinstance(solutions, dict) else {}
     return {
         key: entry
@@ -67,22 +66,8 @@ class History:
             self.problem = error
 
     def _remember(self, solution: str, task_id: str, entry: dict[str, Any]) -> None:
-        document = _read(self._project)
+        document = memory.read(self._project, FILE)
         if document.get("format") != FORMAT or not isinstance(document.get("solutions"), dict):
             document = {"format": FORMAT, "solutions": {}}
         document["solutions"].setdefault(solution, {})[task_id] = entry
-        path = self._project / FOLDER / "last.json"
-        path.parent.mkdir(exist_ok=True)
-        ignore = path.with_name(".gitignore")
-        if not ignore.exists():
-            write_atomically(ignore, "*\n")
-        write_atomically(path, dump(document))
-
-
-def _read(project: Path) -> dict[str, Any]:
-    """The document; an empty one when it is missing or unreadable, since nothing depends on it."""
-    try:
-        document = json.loads((project / FOLDER / "last.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
+        memory.write(self._project, FILE, document)

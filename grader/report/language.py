@@ -1,73 +1,112 @@
-"""Words of the reports, in English and Chinese. Ids, JSON and Python messages stay English."""
+"""Words of the reports, in English and Chinese. Ids, JSON and Python messages stay English.
+
+The English words stand here under their keys; every other language is a gettext catalogue in
+`grader/locale`, whose msgids are the English words. Messages of checks are English where they are
+raised and translated where they are shown: see `translated`.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Literal
+
+from grader.report import catalogue
 
 Language = Literal["en", "zh"]
 
-CATALOGUE: dict[Language, dict[str, str]] = {
-    "en": {
-        "task": "task",
-        "status": "status",
-        "points": "points",
-        "progress": "share",
-        "passed": "passed",
-        "partial": "partial",
-        "failed": "failed",
-        "unimplemented": "not implemented",
-        "error": "error",
-        "timeout": "timeout",
-        "skipped": "skipped",
-        "not_run": "not run yet",
-        "changed": "changed since",
-        "running": "running",
-        "likely_cause": "likely cause",
-        "warning": "warning",
-        "more_warnings": "… and {count} more warnings",
-        "as_above": "the same as {check!r} above",
-        "worth": "worth {points}",
-        "graded": "grading {solution} on {device}, seed {seed}",
-        "total": "total: {points} of {max_points} points "
-        "({percent} % of what could be earned here)",
-        "nothing": "total: nothing could be graded here",
-        "skipped_points": "skipped here, {points} points: {tasks}",
-        "seconds": "{seconds} s",
-        "interrupted": "interrupted: what had not run counts as not earned",
-        "status_total": "{points} of {max_points} points in the last results of {solution}",
-    },
-    "zh": {
-        "task": "任务",
-        "status": "状态",
-        "points": "得分",
-        "progress": "完成度",
-        "passed": "通过",
-        "partial": "部分通过",
-        "failed": "未通过",
-        "unimplemented": "未实现",
-        "error": "出错",
-        "timeout": "超时",
-        "skipped": "跳过",
-        "not_run": "尚未运行",
-        "changed": "之后有改动",
-        "running": "运行中",
-        "likely_cause": "可能的原因",
-        "warning": "警告",
-        "more_warnings": "……另有 {count} 条警告",
-        "as_above": "与上面的 {check!r} 相同",
-        "worth": "{points} 分",
-        "graded": "正在评测 {solution}，设备 {device}，随机种子 {seed}",
-        "total": "总分：{points} / {max_points} 分（占本机可得分数的 {percent} %）",
-        "nothing": "总分：本机没有可评测的内容",
-        "skipped_points": "本机跳过 {points} 分：{tasks}",
-        "seconds": "用时 {seconds} 秒",
-        "interrupted": "已中断：未运行的检查按未得分计",
-        "status_total": "{solution} 最近一次结果：{points} / {max_points} 分",
-    },
+WORDS: dict[str, str] = {
+    "task": "task",
+    "status": "status",
+    "points": "points",
+    "progress": "share",
+    "passed": "passed",
+    "partial": "partial",
+    "failed": "failed",
+    "unimplemented": "not implemented",
+    "error": "error",
+    "timeout": "timeout",
+    "skipped": "skipped",
+    "not_run": "not run yet",
+    "changed": "changed since",
+    "running": "running",
+    "likely_cause": "likely cause",
+    "warning": "warning",
+    "more_warnings": "… and {count} more warnings",
+    "as_above": "the same as {check!r} above",
+    "worth": "worth {points}",
+    "graded": "grading {solution} on {device}, seed {seed}",
+    "total": "total: {points} of {max_points} points ({percent} % of what could be earned here)",
+    "nothing": "total: nothing could be graded here",
+    "skipped_points": "skipped here, {points} points: {tasks}",
+    "seconds": "{seconds} s",
+    "interrupted": "interrupted: what had not run counts as not earned",
+    "status_total": "{points} of {max_points} points in the last results of {solution}",
+    "status_none": "no results of {solution} yet",
+    "next_fix": "next: {task} has lost points; `grader check {task}` says where",
+    "next_again": "next: {task} has changed since its last result; `grader check {task}`",
+    "next_new": "next: {task}, {points} points ({title}); edit {path}, then `grader check {task}`",
+    "next_hint": "stuck? `grader hint {task}`",
+    "next_nothing": "nothing is left to do: every point is earned",
+    "hint_of": "hint {number} of {count} for {task}",
+    "more_hints": "`grader hint {task}` again shows the next one; the handout is {handout}",
+    "no_more_hints": "that is all: the handout, {handout}, and its papers know more",
+    "no_hint_yet": "no hint of {task} has been shown yet: leave out --again",
+    "watching": "watching {count} files; Ctrl-C ends",
+    "watch_idle": "{clock}  waiting for an edit",
+    "watch_edit": "{clock}  {files} changed",
+    "watch_took": "{seconds} s from the edit to the verdict",
+    "watch_no_task": "no task that you watch lives in {files}",
+    "syntax_error": "syntax error",
+    "fault_of_the_kit": "this is a fault of the kit, not of the solution; please report it",
+    "note_no_history": "note: `grader status` will not know of this run: {problem}",
+    "report_written": "report: {path}",
+    "your_run": "one of your runs: {ranks} ranks over virtual time",
+    "run_failed": "this run ended with the fault that is told above",
+    "drawn_on": "Drawn for links of {latency} latency and {bandwidth}, so that both can be seen.",
+    "run_summary": "{makespan}, {messages} messages, {total}, {rounds} rounds.",
+    "perfetto": "trace for ui.perfetto.dev",
+    "rank_by_rank": "rank by rank",
+    "sent": "sent",
+    "received": "received",
+    "messages": "messages",
+    "computing": "computing",
+    "idle": "idle",
+    "your_schedule": "your schedule",
+    "bytes_and_optimum": "bytes against the optimum",
+    "yours": "yours",
+    "allowed": "allowed",
+    "throughput": "throughput on real processes",
+    "ratio_to": "{ratio} of the speed of {baseline}; no points up to {floor}, all from {full}",
+    "numbers": "numbers of the checks",
+    "whole_vector": "bytes of the whole vector",
+    "busbw": "busbw, GB/s",
+    "computes": "computes",
+    "waits": "waits",
+    "sends": "sends",
+    "receives": "receives",
+    "collective": "collective",
 }
+
+
+def language_of(option: object | None) -> Language:
+    """The language asked for ("zh", or None: what the locale says)."""
+    if option is not None:
+        return "zh" if str(option) == "zh" else "en"
+    for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE", "LANG"):
+        value = os.environ.get(name, "")
+        if value:
+            return "zh" if value.lower().startswith("zh") else "en"
+    return "en"
 
 
 def text(language: str, key: str, **values: object) -> str:
     """The words for `key`, with `values` filled in."""
-    words = CATALOGUE["zh" if language == "zh" else "en"][key]
+    words = WORDS[key]
+    if language == "zh":
+        words = catalogue.find(words) or words
     return words.format(**values) if values else words
+
+
+def translated(language: str, message: str) -> str:
+    """A check's name, a cause or a failure message, as far as the catalogue knows it."""
+    return catalogue.translate(message) if language == "zh" and message else message

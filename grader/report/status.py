@@ -12,8 +12,10 @@ from rich.text import Text
 
 from grader import tasks
 from grader.report.history import file_digest
-from grader.report.language import text
-from grader.report.terminal import STYLES
+from grader.report.language import text, translated
+from grader.report.terminal import STYLES, bar, percent
+
+_BAR = 30
 
 
 def print_status(
@@ -26,8 +28,9 @@ def print_status(
     """Print the table of tasks. entries: last result by task id; folder: where the solution lies,
     to say which results are older than the file."""
     for assignment in tasks.ASSIGNMENTS:
-        title = f"{assignment.name}: {assignment.title}"
-        table = Table(title=title, title_justify="left", title_style="bold", box=None)
+        share = bar(sum(_points(entries.get(t.id)) for t in assignment.tasks), assignment.points)
+        title = Text.assemble((f"{assignment.name}: {assignment.title}  ", "bold"), share)
+        table = Table(title=title, title_justify="left", title_style="", box=None)
         table.add_column(text(language, "task"), no_wrap=True, min_width=32)
         table.add_column(text(language, "points"), justify="right", no_wrap=True)
         table.add_column(text(language, "status"), no_wrap=True)
@@ -35,18 +38,57 @@ def print_status(
             table.add_row(task.id, *_state(task, entries.get(task.id), folder, language))
         console.print(table)
         console.print()
-    known = [entries[task.id] for task in tasks.TASKS if task.id in entries]
-    if known:
-        earned = sum(float(entry.get("points", 0)) for entry in known)
-        most = sum(task.points for task in tasks.TASKS)
-        line = text(
-            language,
-            "status_total",
-            points=f"{earned:g}",
-            max_points=f"{most:g}",
-            solution=solution,
-        )
-        console.print(line, markup=False, highlight=False)
+    lines = [_total(entries, solution, language), *_next(entries, folder, language)]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _points(entry: dict[str, Any] | None) -> float:
+    return float(entry.get("points", 0)) if entry is not None else 0.0
+
+
+def _total(entries: Mapping[str, dict[str, Any]], solution: str, language: str) -> str:
+    """A bar over everything that this kit grades, and the points."""
+    if not any(task.id in entries for task in tasks.TASKS):
+        return text(language, "status_none", solution=solution)
+    earned = sum(_points(entries.get(task.id)) for task in tasks.TASKS)
+    most = sum(task.points for task in tasks.TASKS)
+    words = text(
+        language,
+        "status_total",
+        points=f"{earned:g}",
+        max_points=f"{most:g}",
+        solution=solution,
+    )
+    return f"{bar(earned, most, _BAR)} {percent(earned, most)} %  {words}"
+
+
+def _next(entries: Mapping[str, dict[str, Any]], folder: Path | None, language: str) -> list[str]:
+    """What to do now: mend what has lost points, look again at what was edited, begin a task."""
+    changed, lost, new = [], [], []
+    for task in tasks.TASKS:
+        entry = entries.get(task.id)
+        if entry is None or entry["status"] == "unimplemented":
+            new.append(task)
+        elif folder is not None and file_digest(folder, task) != entry.get("file"):
+            changed.append(task)
+        elif entry["status"] not in ("passed", "skipped"):
+            lost.append(task)
+    if lost:
+        key, task = "next_fix", lost[0]
+    elif new:
+        key, task = "next_new", new[0]
+    elif changed:
+        return [text(language, "next_again", task=changed[0].id)]
+    else:
+        return [text(language, "next_nothing")]
+    values = {
+        "task": task.id,
+        "points": f"{task.points:g}",
+        "title": translated(language, task.title),
+        "path": f"{folder.name if folder else 'assignments'}/{task.path}",
+    }
+    return [text(language, key, **values), text(language, "next_hint", task=task.id)]
 
 
 def _state(

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.checks.results import CheckResult, Results, TaskResult
-from grader.report.language import text
+from grader.report.language import text, translated
 
 STYLES = {
     "passed": "green",
@@ -71,15 +71,11 @@ class Progress:
         self._console.print(line, soft_wrap=True)
         if result.status == "unimplemented":
             return
-        told: dict[str, str] = {}
-        for check in result.checks:
-            if check.status != "passed":
-                first = told.setdefault(check.message, check.check)
-                self._explain(check, first if first != check.check else None)
+        self._failures(result)
         for warning in result.warnings[:_WARNINGS]:
             label = f"{text(self._language, 'warning')}: "
             self._console.print(Text.assemble("    ", (label, "yellow")), end="", soft_wrap=True)
-            first_line, _, rest = warning.partition("\n")
+            first_line, _, rest = translated(self._language, warning).partition("\n")
             self._console.print(Text(first_line), soft_wrap=True)
             if rest:
                 self._print_indented(Text(rest))
@@ -87,20 +83,29 @@ class Progress:
             more = text(self._language, "more_warnings", count=len(result.warnings) - _WARNINGS)
             self._console.print(Text(f"    {more}", style="dim"), soft_wrap=True)
 
+    def _failures(self, result: TaskResult) -> None:
+        told: dict[str, str] = {}
+        for check in result.checks:
+            if check.status != "passed":
+                first = told.setdefault(check.message, check.check)
+                self._explain(check, first if first != check.check else None)
+
     def _explain(self, check: CheckResult, told_at: str | None) -> None:
         language = self._language
         worth = text(language, "worth", points=f"{check.max_points:g}")
         status = (text(language, check.status), STYLES[check.status])
-        head = Text.assemble("    ", status, f": {check.check} ({worth})")
+        name = translated(language, check.check)
+        head = Text.assemble("    ", status, f": {name} ({worth})")
         self._console.print(head, soft_wrap=True)
         if told_at is not None:
-            self._print_indented(Text(text(language, "as_above", check=told_at), style="dim"))
+            words = text(language, "as_above", check=translated(language, told_at))
+            self._print_indented(Text(words, style="dim"))
             return
         if check.message:
-            self._print_indented(Text(check.message))
+            self._print_indented(Text(translated(language, check.message)))
         if check.cause:
             likely = f"{text(language, 'likely_cause')}: "
-            self._print_indented(Text.assemble((likely, "bold"), check.cause))
+            self._print_indented(Text.assemble((likely, "bold"), translated(language, check.cause)))
 
     def _print_indented(self, words: Text) -> None:
         if self._console.is_terminal:
@@ -109,6 +114,35 @@ class Progress:
         # In a file or a pipe every line stays whole, however long.
         for line in words.split("\n"):
             self._console.print(Text("      ").append_text(line), soft_wrap=True)
+
+
+class LiveProgress(Progress):
+    """Explains each failure as soon as it is known, above the task's line. Skipped checks are left
+    out: they were not asked for."""
+
+    def __init__(self, console: Console, language: str) -> None:
+        super().__init__(console, language)
+        self._told: dict[str, str] = {}
+
+    def began(self, results: Results) -> None:
+        """Nothing to say: who watches knows what."""
+
+    def task_began(self, task: str) -> None:
+        """Another task, other failures."""
+        self._told = {}
+        super().task_began(task)
+
+    def check_ended(self, task: str, check: CheckResult) -> None:
+        """Explain a check that did not pass."""
+        if check.status in ("passed", "skipped", "unimplemented"):
+            return
+        if self._console.is_terminal:
+            self._console.file.write("\r\033[2K")
+        first = self._told.setdefault(check.message, check.check)
+        self._explain(check, first if first != check.check else None)
+
+    def _failures(self, result: TaskResult) -> None:
+        """They have been told."""
 
 
 def print_table(console: Console, results: Results, language: str) -> None:
@@ -156,10 +190,10 @@ def total_lines(results: Results, language: str) -> list[str]:
     return lines
 
 
-def bar(points: float, max_points: float) -> str:
+def bar(points: float, max_points: float, width: int = _BAR) -> str:
     """A bar of fixed width; full only when every point was earned."""
-    filled = int(_BAR * points / max_points) if max_points > 0 else 0
-    return "█" * filled + "░" * (_BAR - filled)
+    filled = int(width * points / max_points) if max_points > 0 else 0
+    return "█" * filled + "░" * (width - filled)
 
 
 def percent(points: float, max_points: float) -> str:
