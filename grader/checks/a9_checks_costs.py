@@ -1,0 +1,374 @@
+"""The checks of assignment 9 about what a plan costs: `memory_per_device` and `step_time`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from grader.checks import a9_memory as memory
+from grader.checks import causes_a9 as causes
+from grader.checks.a9_memory import model, plan
+from grader.checks.a9_published import A100, MEGATRON, ZERO3, Row, gpt
+from grader.checks.framework import CheckFailed, check
+from grader.checks.world import SimulatedCluster as Cluster
+
+Metrics = dict[str, Any]
+Fields = dict[str, Any]
+
+# memory_per_device ------------------------------------------------------------------------------
+
+SEVEN_B = gpt(36, 4096, 32)
+SMALL = model(layers=10, hidden=512, heads=8, vocab=1000, sequence=384)
+LLAMA = model(
+    layers=9, hidden=1024, heads=16, kv_heads=4, vocab=5000, sequence=512, ffn_hidden=3584,
+    gated=True, tied=False, learned_positions=False, biases=False,
+)  # fmt: skip
+SPARSE = model(
+    layers=8, hidden=256, heads=8, vocab=2000, sequence=128, ffn_hidden=1536, gated=True,
+    tied=False, learned_positions=False, biases=False, experts=8, expert_hidden=384, top_k=2,
+    shared_experts=1, dense_layers=2,
+)  # fmt: skip
+
+
+def words(fields: Fields, of: Fields) -> str:
+    """What is not usual in a plan or model."""
+    return ", ".join(f"{name}={value}" for name, value in fields.items() if value != of[name])
+
+
+def judge_memory(
+    cluster: Cluster, cases: Sequence[tuple[Fields, Fields]], parts: Sequence[str]
+) -> None:
+    """These parts of each (model, plan), to the byte."""
+    inputs = {"cases": [{"model": m, "plan": p} for m, p in cases]}
+    outcome = cluster.run("a9:memories", [inputs], task="a9.memory_per_device")
+    for (m, p), answer in zip(cases, outcome.outputs[0], strict=True):
+        where = f"{m['layers']} layers of {m['hidden']}, {words(p, memory.PLAN) or 'one device'}"
+        for part in parts:
+            got, wanted = answer[part], memory.expected(m, p, part)
+            if got is None:
+                raise CheckFailed(
+                    f"{where}: {part} of the {answer['type']} returned is no number, expected "
+                    f"{wanted:.0f} bytes"
+                )
+            if not memory.near(got, wanted):
+                slip = memory.likely(m, p, part, got, causes.TWISTS)
+                raise CheckFailed(
+                    f"{where}: {part} are {got:.1f} bytes, expected {wanted:.1f}",
+                    cause=causes.TWISTS[slip] if slip else None,
+                )
+        total = sum(answer[part] for part in memory.STATES) + answer["activations"]
+        if answer["total"] is None or not memory.near(answer["total"], total):
+            raise CheckFailed(
+                f"{where}: total is {answer['total']}, expected the sum of the parts, {total:.1f}"
+            )
+
+
+@check("a9.memory_per_device", 4, "counts weights, gradients and states by the stage of ZeRO")
+def test_memory_zero(cluster: Cluster) -> None:
+    cases = [(SEVEN_B, plan(dp=dp, zero=zero)) for zero in range(4) for dp in (1, 64)]
+    cases += [(SMALL, plan(dp=2, cp=3, zero=zero)) for zero in (1, 2, 3)]
+    cases += [(SMALL, plan(dp=4, pp=2, tp=2, zero=zero)) for zero in (1, 2, 3)]
+    judge_memory(cluster, cases, memory.STATES)
+
+
+@check("a9.memory_per_device", 3, "divides parameters by tp, stages, chunks and experts")
+def test_memory_parameters(cluster: Cluster) -> None:
+    cases = [
+        (SMALL, plan(tp=4)),
+        (SMALL, plan(pp=5)),
+        (SMALL, plan(pp=4, micro_batches=8)),
+        (SMALL, plan(pp=2, chunks=3, micro_batches=4)),
+        (LLAMA, plan(tp=2)),
+        (LLAMA, plan(tp=2, pp=3)),
+        (SPARSE, plan(dp=4)),
+        (SPARSE, plan(dp=4, ep=4)),
+        (SPARSE, plan(dp=4, ep=2, zero=1)),
+        (SPARSE, plan(dp=2, cp=2, tp=2, ep=2, zero=3)),
+        (SPARSE, plan(pp=2, dp=8, ep=4, zero=2)),
+        (SPARSE, plan(pp=4, dp=2, ep=2)),
+    ]
+    judge_memory(cluster, cases, memory.STATES)
+
+
+@check(
+    "a9.memory_per_device", 4, "counts the activations of a layer, with tp, sp, cp, recomputation"
+)
+def test_memory_activations(cluster: Cluster) -> None:
+    cases = []
+    for kind in ("none", "selective", "full"):
+        for more in (
+            {},
+            {"micro_batch": 3},
+            {"tp": 4},
+            {"tp": 4, "sequence_parallel": True},
+            {"cp": 2},
+            {"cp": 2, "tp": 2, "sequence_parallel": True, "micro_batch": 2},
+        ):
+            cases.append((SMALL, plan(recomputation=kind, **more)))
+    judge_memory(cluster, [*cases, (LLAMA, plan(tp=2)), (SEVEN_B, plan())], ["activations"])
+
+
+@check("a9.memory_per_device", 3, "counts the micro-batches that a stage holds at once")
+def test_memory_in_flight(cluster: Cluster) -> None:
+    cases = [
+        (SMALL, plan(micro_batches=6)),
+        (SMALL, plan(pp=5, micro_batches=20)),
+        (SMALL, plan(pp=5, micro_batches=3)),
+        (SMALL, plan(pp=4, micro_batches=8, recomputation="full")),
+        (SMALL, plan(pp=2, chunks=5, micro_batches=8)),
+        (SMALL, plan(pp=5, chunks=2, micro_batches=5, recomputation="selective")),
+    ]
+    judge_memory(cluster, cases, ["activations"])
+
+
+# step_time --------------------------------------------------------------------------------------
+
+
+def seconds(cluster: Cluster, cases: Sequence[Fields]) -> list[float]:
+    """The step times of all cases: finite and above 0."""
+    outcome = cluster.run("a9:times", [{"cases": list(cases)}], task="a9.step_time")
+    found = []
+    for case, answer in zip(cases, outcome.outputs[0], strict=True):
+        value = answer["seconds"]
+        if value is None:
+            raise CheckFailed(f"step_time {causes.lacks(answer)}")
+        if not (math.isfinite(value) and value > 0):
+            raise CheckFailed(
+                f"step_time returned {value} for {words(case['plan'], memory.PLAN)}, expected "
+                f"seconds above 0"
+            )
+        found.append(value)
+    return found
+
+
+def judge_rows(cluster: Cluster, rows: Sequence[Row], allowed: float, metrics: Metrics) -> None:
+    """Within `allowed` of what was published."""
+    ratios = [
+        got / row.seconds
+        for row, got in zip(rows, seconds(cluster, [row.case for row in rows]), strict=True)
+    ]
+    worst = max(ratios, key=lambda ratio: abs(math.log(ratio)))
+    metrics["worst_row"] = round(worst, 3)
+    for row, ratio in zip(rows, ratios, strict=True):
+        if not abs(1 / ratio - 1) <= allowed:
+            rates = [rows_.tflops / r for rows_, r in zip(rows, ratios, strict=True)]
+            even = max(rates) / min(rates) < 1.02
+            raise CheckFailed(
+                f"{row.name}: {row.seconds * ratio:.2f} s a step, {row.tflops / ratio:.0f} "
+                f"TFLOP/s a GPU; published are {row.tflops:g}, {row.seconds:.2f} s: the rate may "
+                f"be {allowed:.0%} off",
+                cause=causes.CONSTANT_MFU if even else causes.off_by(ratio),
+            )
+
+
+@check("a9.step_time", 4, "is within 15 % of eight published runs of Megatron")
+def test_time_megatron(cluster: Cluster, metrics: Metrics) -> None:
+    judge_rows(cluster, MEGATRON, 0.15, metrics)
+
+
+@check("a9.step_time", 3, "is within 30 % of published runs with ZeRO-3")
+def test_time_zero3(cluster: Cluster, metrics: Metrics) -> None:
+    judge_rows(cluster, ZERO3, 0.30, metrics)
+
+
+FREE = {
+    "intra_bandwidth": 1e30, "inter_bandwidth": 1e30, "intra_latency": 0.0, "inter_latency": 0.0,
+}  # fmt: skip
+
+
+def case(m: Fields, p: Fields, **cluster: Any) -> Fields:
+    """A step on DGX A100s, whole nodes of them, unless `cluster` says otherwise."""
+    devices = p["dp"] * p["pp"] * p["tp"] * p["cp"]
+    return {"model": m, "plan": p, "cluster": A100 | {"nodes": -(-devices // 8)} | cluster}
+
+
+def wide(hidden: int, layers: int = 16) -> Fields:
+    """A GPT of this width."""
+    return model(
+        layers=layers, hidden=hidden, heads=hidden // 128, vocab=8192, sequence=SEQUENCE_LENGTH
+    )
+
+
+SEQUENCE_LENGTH = 2048
+
+
+@check("a9.step_time", 1.5, "lets products slow down as shards get smaller")
+def test_time_shards(cluster: Cluster) -> None:
+    cases = []
+    for hidden in (2048, 16384):
+        for tp in (1, 8):
+            cut = plan(tp=tp, sequence_parallel=tp > 1, micro_batch=2, micro_batches=8)
+            cases.append(case(wide(hidden), cut, **FREE))
+    found = seconds(cluster, cases)
+    narrow, broad = 8 * found[1] / found[0], 8 * found[3] / found[2]
+    message = (
+        "on a network that costs nothing, eight devices together work for "
+        f"{narrow:.3f} × the time of one with hidden 2048, {broad:.3f} × with hidden 16384"
+    )
+    if narrow < 1.03:
+        raise CheckFailed(
+            f"{message}; expected more than 1.03 × with shards of 256 columns",
+            cause="the rate of products does not depend on the shard's size",
+        )
+    if broad > narrow:
+        raise CheckFailed(
+            f"{message}; expected less of a loss with the wider shards",
+            cause="the rate depends on tp itself, not on the shard's size",
+        )
+    if broad < 0.99:
+        raise CheckFailed(f"{message}; expected that eight devices are not faster than eight times "
+                          f"one")  # fmt: skip
+
+
+@check("a9.step_time", 2, "has the bubble of the schedule")
+def test_time_bubble(cluster: Cluster) -> None:
+    p = 8
+    m = wide(6144)
+    runs = [(8, 1), (16, 1), (64, 1), (8, 2), (16, 2)]
+    cases = [
+        case(m, plan(pp=p, micro_batch=2, micro_batches=count, chunks=chunks), **FREE)
+        for count, chunks in runs
+    ]
+    found = seconds(cluster, cases)
+    for (count, chunks), got in zip(runs[1:], found[1:], strict=True):
+        ratio, expected = got / found[0], (count + (p - 1) / chunks) / (8 + p - 1)
+        if abs(ratio / expected - 1) > 0.04:
+            bare = abs(ratio / (count / 8) - 1) <= 0.04
+            plain = chunks > 1 and abs(ratio / ((count + p - 1) / (8 + p - 1)) - 1) <= 0.04
+            raise CheckFailed(
+                f"pp={p}, {count} micro-batches, chunks={chunks}: {ratio:.3f} × the time of 8 "
+                f"micro-batches with chunks=1, expected {expected:.3f} ×, as m + (p−1)/v",
+                cause="chunks do not make the bubble smaller: it is (p−1)/v micro-batches"
+                if plain
+                else "the bubble is left out"
+                if bare
+                else None,
+            )
+
+
+@check("a9.step_time", 0.5, "counts what is computed again")
+def test_time_recomputation(cluster: Cluster) -> None:
+    cases = [
+        case(wide(6144), plan(micro_batch=4, micro_batches=8, recomputation=kind), **FREE)
+        for kind in ("none", "full")
+    ]
+    none, full = seconds(cluster, cases)
+    if not 1.2 <= full / none <= 1.45:
+        raise CheckFailed(
+            f"recomputation full takes {full / none:.3f} × the time of none, expected about 4/3: "
+            f"one more forward",
+            cause="recomputation does not change the time" if full == none else None,
+        )
+
+
+#: Each dimension, where its traffic must be felt: (what, model, plan, slower link, the other one).
+SPARSE_WIDE = model(
+    layers=8, hidden=2048, heads=16, vocab=8192, sequence=2048, experts=16, expert_hidden=1024,
+    top_k=2, gated=True,
+)  # fmt: skip
+PLACES: list[tuple[str, Fields, Fields, str, bool]] = [
+    ("tp 8 inside a node", wide(4096), plan(tp=8, micro_batch=2, micro_batches=4), "intra", True),
+    ("tp 16 on two nodes", wide(4096), plan(tp=16, micro_batch=2, micro_batches=4), "inter", True),
+    ("pp 4 × tp 8 on four nodes", wide(2048, 8), plan(pp=4, tp=8, micro_batches=8), "inter", False),
+    ("pp 8 inside a node", wide(2048, 8), plan(pp=8, micro_batches=8), "intra", True),
+    ("dp 8 inside a node", wide(4096, 8), plan(dp=8), "intra", True),
+    ("dp 4 × tp 8 on four nodes", wide(4096), plan(dp=4, tp=8), "inter", False),
+    ("ZeRO-3 on four nodes", wide(4096, 8), plan(dp=32, zero=3), "inter", False),
+]  # fmt: skip
+SLOWER = 100.0
+
+
+@check("a9.step_time", 2, "charges the traffic of every dimension to the link it crosses")
+def test_time_traffic(cluster: Cluster) -> None:
+    cases = []
+    for _, m, p, _, _ in PLACES:
+        cases.append(case(m, p))
+        for link in ("intra", "inter"):
+            name = f"{link}_bandwidth"
+            cases.append(case(m, p, **{name: A100[name] / SLOWER}))
+    found = seconds(cluster, cases)
+    for number, (what, _, _, link, alone) in enumerate(PLACES):
+        base, *slow = found[3 * number : 3 * number + 3]
+        own, other = slow if link == "intra" else reversed(slow)
+        dimension = what.split()[0]
+        if own < 1.05 * base:
+            raise CheckFailed(
+                f"{what}: {own / base:.3f} × the time when the links {_where(link)} are "
+                f"{SLOWER:g} × slower, expected more",
+                cause=f"the traffic of {dimension} is left out, or charged to the other links",
+            )
+        if alone and other > 1.001 * base:
+            raise CheckFailed(
+                f"{what}: {other / base:.3f} × the time when the links {_where(_other(link))} are "
+                f"{SLOWER:g} × slower, expected no change",
+                cause=f"{dimension} does not cross these links: ranks are placed tp, cp, dp, pp, "
+                f"from the inside out",
+            )
+    _per_micro_batch(cluster)
+
+
+def _where(link: str) -> str:
+    return "inside nodes" if link == "intra" else "between nodes"
+
+
+def _other(link: str) -> str:
+    return "inter" if link == "intra" else "intra"
+
+
+def _per_micro_batch(cluster: Cluster) -> None:
+    """Keys and values, and tokens, are sent for every micro-batch; gradients once a step."""
+    trials = [
+        ("cp", wide(4096, 4), {"cp": 2, "tp": 8}),
+        ("ep", SPARSE_WIDE, {"dp": 4, "tp": 8, "ep": 4}),
+    ]
+    slow = A100["inter_bandwidth"] / SLOWER
+    cases = [
+        case(m, plan(**cut, sequence_parallel=True, micro_batches=count), inter_bandwidth=rate)
+        for _, m, cut in trials
+        for count in (2, 32)
+        for rate in (1e30, slow)
+    ]
+    found = seconds(cluster, cases)
+    for number, (name, _, _) in enumerate(trials):
+        free_few, slow_few, free_many, slow_many = found[4 * number : 4 * number + 4]
+        few, many = slow_few - free_few, slow_many - free_many
+        if many < 1.5 * few:
+            raise CheckFailed(
+                f"{name} across nodes: a slow network costs {few:.3f} s with 2 micro-batches, "
+                f"{many:.3f} s with 32; expected much more, since each of them sends",
+                cause=f"the traffic of {name} is left out, or counted once a step",
+            )
+
+
+@check("a9.step_time", 1, "hides traffic behind computation, but not more than there is")
+def test_time_overlap(cluster: Cluster) -> None:
+    m, cut = wide(6144, 8), plan(dp=8, micro_batch=4)
+    free = FREE | {"devices_per_node": 1, "nodes": 8}
+    base = seconds(cluster, [case(m, cut, **free)])[0]
+    rates = [1e8, 1e7]  # so slow that nothing else matters: bytes that are sent follow
+    slow = seconds(cluster, [case(m, cut, **free | {"inter_bandwidth": rate}) for rate in rates])
+    volume = (slow[1] - slow[0]) / (1 / rates[1] - 1 / rates[0])
+    if volume <= 0:
+        raise CheckFailed("dp 8: a slower network costs nothing", cause="dp's traffic is left out")
+    # Bandwidths with which the traffic alone takes a tenth of the computation, or thrice as long.
+    some, much = seconds(
+        cluster,
+        [
+            case(m, cut, **free | {"inter_bandwidth": volume / (share * base)})
+            for share in (0.1, 3.0)
+        ],
+    )
+    shown = (some - base) / (0.1 * base)
+    if shown > 0.97:
+        raise CheckFailed(
+            f"dp 8: traffic that takes a tenth of the computation lengthens the step by "
+            f"{shown:.0%} of its own time, expected less: some of it hides behind backward",
+            cause="all times are added up, nothing overlaps",
+        )
+    if shown < -0.001 or much < 0.99 * 3 * base:
+        raise CheckFailed(
+            f"dp 8: the step takes {much:.3f} s on a network on which its traffic alone takes "
+            f"{3 * base:.3f} s",
+            cause="more traffic is hidden than there is computation to hide it",
+        )

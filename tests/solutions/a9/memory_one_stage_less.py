@@ -1,0 +1,17 @@
+# ruff: noqa: F821 (names of the reference)
+"""ZeRO's stages begin with the gradients."""
+
+TASK = "a9.memory_per_device"
+EXPECT = {
+    "status": "failed",
+    "check": "by the stage of ZeRO",
+    "cause": "1 divides the optimizer's states",
+}
+
+_right = memory_per_device
+
+
+def memory_per_device(model, plan):
+    import dataclasses
+
+    return _right(model, dataclasses.replace(plan, zero=max(0, plan.zero - 1)))

@@ -1,0 +1,18 @@
+# ruff: noqa: F821 (names of the reference)
+"""The groups of experts are made, but nobody can ask for them."""
+
+TASK = "a9.build_mesh"
+EXPECT = {
+    "status": "failed",
+    "check": "shares experts among neighbours",
+    "cause": "_unflatten alone does not",
+}
+
+
+def build_mesh(world_size, tp=1, cp=1, pp=1, ep=1, dp=1):
+    sizes = {"tp": tp, "cp": cp, "dp": dp, "pp": pp}
+    _check_sizes(world_size, sizes, ep)
+    mesh = init_device_mesh("cpu", (pp, dp, cp, tp), mesh_dim_names=_DIMENSIONS)
+    replicas = mesh["dp", "cp"]._flatten("dp_cp")
+    replicas._unflatten(0, (dp * cp // ep, ep), ("edp", "ep"))
+    return mesh

@@ -1,0 +1,13 @@
+# ruff: noqa: F821 (names of the reference)
+"""Tries micro-batches of one sequence, computes everything again, and shards nothing."""
+
+TASK = "a9.plan"
+EXPECT = {"status": "failed", "check": "as good as any", "cause": "not all of these are tried"}
+
+_all = _candidates
+
+
+def _candidates(model, cluster, batch):
+    for each in _all(model, cluster, batch):
+        if each.micro_batch == 1 and not each.zero and each.recomputation in ("none", "full"):
+            yield each

@@ -1,0 +1,9 @@
+# ruff: noqa: F821 (names of the reference)
+"""All traffic at the rate of NVLink."""
+
+TASK = "a9.step_time"
+EXPECT = {"status": "failed", "check": "the link it crosses", "cause": "charged to the other links"}
+
+
+def _link(cluster, span, share=CARD):
+    return _Link(cluster.intra_latency, cluster.intra_bandwidth)
