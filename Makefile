@@ -25,7 +25,7 @@ UNFINISHED := $(VENV)/.unfinished
 
 # A student's repository has neither the kit's tests nor their tools.
 HAVE_TESTS := $(wildcard tests)
-EXTRAS     := $(if $(HAVE_TESTS),[test],)
+EXTRAS     := $(if $(HAVE_TESTS),[test],[notebooks])
 
 CHECK = $(BIN)/grader check $(WHAT) --solution '$(SOLUTION)' $(if $(JSON),--json '$(JSON)') $(ARGS)
 

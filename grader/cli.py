@@ -23,7 +23,7 @@ from grader.commands.notebook import app as notebooks
 from grader.commands.options import Language, Solution
 from grader.commands.plan import plan
 from grader.commands.submit import submit
-from grader.report.language import language_of, text
+from grader.report.language import language_of, text, translated
 
 # Exit statuses of `check`.
 ALL_EARNED, NOT_ALL_EARNED, NOT_CARRIED_OUT = 0, 1, 2
@@ -49,6 +49,8 @@ What = Annotated[list[str] | None, typer.Argument(help="a1, a1_collectives or a1
 
 # What stood after `--` on the command line; `main` cuts it off before typer sees it.
 _options_after: list[str] = []
+# What stood before it.
+_given: list[str] = []
 
 
 @app.command(epilog="Options after -- go to pytest: grader check a1 -- -k broadcast -x")
@@ -318,6 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     own = given[: given.index("--")] if "--" in given else given
     _options_after[:] = given[len(own) + 1 :]
+    _given[:] = own
     if not own:
         own = ["--help"]
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -343,8 +346,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(format_message()))
 
 
+def _spoken() -> str:
+    """The language of a refusal: --lang may be what could not be read, so it is only looked for."""
+    arguments = [argument.removeprefix("--lang=") for argument in _given]
+    return language_of("zh" if "zh" in arguments else "en" if "en" in arguments else None)
+
+
 def _refuse(message: str) -> int:
-    _say(f"grader: {' '.join(message.split())}")
+    _say(f"grader: {translated(_spoken(), ' '.join(message.split()))}")
     return NOT_CARRIED_OUT
 
 

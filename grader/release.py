@@ -20,7 +20,10 @@ from grader.marks import NATIVE, PYTHON, MarkError, make_stub
 
 # What a student's repository is made of, beside assignments/; what is missing is left out.
 STUDENT_FILES = (
+    ".devcontainer/devcontainer.json",
+    ".dockerignore",
     ".gitignore",
+    "Dockerfile",
     "LICENSE",
     "Makefile",
     "README.md",
@@ -28,7 +31,9 @@ STUDENT_FILES = (
     "constraints.txt",
     "pyproject.toml",
 )
-STUDENT_FOLDERS = ("grader", "kernels", "notebooks")
+STUDENT_FOLDERS = ("docs", "grader", "kernels", "notebooks")
+# What only a student's repository has: a workflow that grades on push.
+RELEASE_FILES = "grader/release_files"
 VERSION_FILE = "VERSION"
 _DEBRIS = {"__pycache__", "build", ".ipynb_checkpoints"}
 
@@ -119,6 +124,10 @@ def write_release(root: Path, dest: Path) -> None:
     for folder in STUDENT_FOLDERS:
         if (root / folder).is_dir():
             tree |= {f"{folder}/{name}": data for name, data in _read(root / folder).items()}
+    extra = root / RELEASE_FILES
+    for path in sorted(extra.rglob("*")):  # folders with a dot belong to it
+        if path.is_file() and "__pycache__" not in path.parts:
+            tree[path.relative_to(extra).as_posix()] = path.read_bytes()
     tree[VERSION_FILE] = f"tinyparallel {__version__}\ncommit {_commit(root)}\n".encode()
     dest.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=dest.parent, prefix=f".{dest.name}."))

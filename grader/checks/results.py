@@ -139,7 +139,10 @@ class Results:
 
 
 class Observer(Protocol):
-    """Is told how a run goes. `grader.checks` knows no report: the command line hands them in."""
+    """Is told how a run goes. `grader.checks` knows no report: the command line hands them in.
+
+    An observer may also have `check_ended(task, check)`, called as soon as a check is judged.
+    """
 
     def began(self, results: Results) -> None:
         """All checks are known, none has run."""

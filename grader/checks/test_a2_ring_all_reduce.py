@@ -82,6 +82,7 @@ def half_traffic(cluster: Cluster, rng: Rng, task: str, metrics: Metrics) -> Non
         volume.at_most(run, limit, rule, run.size * run.nbytes, limit)
         volume.rounds_at_most(run.trace, steps, "n - 1")
         metrics.setdefault("bytes_per_rank", run.most_sent)
+        metrics.setdefault("allowed_bytes_per_rank", limit)
 
     volume.count(bench(cluster, task), chunk_maker(rng, task), judge)
 
@@ -320,6 +321,7 @@ def test_halving_bytes(cluster: Cluster, rng: Rng, metrics: Metrics) -> None:
         rule += f" = {limit} elements of {run.itemsize} bytes"
         volume.at_most(run, limit * run.itemsize, rule, run.nbytes, run.optimum)
         metrics.setdefault("bytes_per_rank", run.most_sent)
+        metrics.setdefault("allowed_bytes_per_rank", limit * run.itemsize)
 
     runner = bench(cluster, "halving_doubling_all_reduce")
     volume.count(runner, partial(all_reduce_case, rng), judge)

@@ -93,13 +93,31 @@ def find(message: str) -> str | None:
 
 def translate(message: str, depth: int = _DEPTH) -> str:
     """The message as far as the catalogue knows it: whole, by its form, or line by line."""
-    known = find(message) or _by_form(message, depth)
+    known = find(message) or _by_form(message, depth) or _behind_a_label(message, depth)
     if known is not None or "\n" not in message:
         return known or message
     return "\n".join(
         line[: len(line) - len(line.lstrip())] + translate(line.lstrip(), depth)
         for line in message.split("\n")
     )
+
+
+def _behind_a_label(message: str, depth: int) -> str | None:
+    """ "4 ranks, SUM, float32: rank 2 sent …": what a case is called stands before what it did."""
+    if depth == 0:
+        return None
+    label, mark, rest = message.partition(": ")
+    while mark and "\n" not in label:
+        known = find(rest) or _by_form(rest, depth)
+        if known is not None:
+            return f"{label}: {known}"
+        more, mark, rest = rest.partition(": ")
+        label = f"{label}: {more}"
+    # "right in the default group, … (a rank sends to itself)": one cause behind another.
+    first, mark, second = message.partition(" (")
+    if mark and second.endswith(")") and (known := find(first)) is not None:
+        return f"{known}（{translate(second[:-1], depth - 1)}）"
+    return None
 
 
 def _by_form(message: str, depth: int) -> str | None:
@@ -141,4 +159,4 @@ def _pattern(message: str) -> Iterator[str]:
             yield f"(?P=f{part})"
         else:
             seen.add(part)
-            yield f"(?P<f{part}>[^\\n]*?)"
+            yield f"(?P<f{part}>[^\\n]+?)"

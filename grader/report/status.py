@@ -29,8 +29,9 @@ def print_status(
     to say which results are older than the file."""
     for assignment in tasks.ASSIGNMENTS:
         share = bar(sum(_points(entries.get(t.id)) for t in assignment.tasks), assignment.points)
-        title = Text.assemble((f"{assignment.name}: {assignment.title}  ", "bold"), share)
-        table = Table(title=title, title_justify="left", title_style="", box=None)
+        title = f"{assignment.name}: {translated(language, assignment.title)}"
+        console.print(Text.assemble(share, "  ", (title, "bold")), soft_wrap=True)
+        table = Table(box=None)
         table.add_column(text(language, "task"), no_wrap=True, min_width=32)
         table.add_column(text(language, "points"), justify="right", no_wrap=True)
         table.add_column(text(language, "status"), no_wrap=True)
