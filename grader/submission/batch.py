@@ -1,62 +1,67 @@
-"""`grader batch`: from a sheet of links to a table of points, one submission after the other.
+"""`grader batch`: from a sheet of links to a gradebook; killed at any moment, it goes on.
 
-Every submission is graded by a process of its own, which runs the student's code in workers. Its
-verdict is read from the file that this process writes, never from what the student prints.
+Three parts: fetch everybody's files; grade them, several at once; time what is worth timing, one
+at a time. All that is known stands in the database of the folder, and every page can be made from
+it: only this process writes there, and it reads students' files as bytes.
 """
 
 from __future__ import annotations
 
-import csv
-import io
+import contextlib
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
+import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
 from grader import tasks
 from grader.checks.settings import CannotRun, project_folder
-from grader.submission.clone import Clone, CloneError
-from grader.submission.sheet import BadLink, Entry, Link, latest_valid, read_sheet
+from grader.harness.directories import remove_directory
+from grader.submission import confinement, executors
+from grader.submission.books import Books
+from grader.submission.choose import Choice, choose
+from grader.submission.clone import CloneError, Fetched, fetch
+from grader.submission.course import Course
+from grader.submission.git import GitLimits
+from grader.submission.grades import StudentGrade
+from grader.submission.kit import kit_name
+from grader.submission.links import Link
+from grader.submission.progress import Progress
+from grader.submission.sheet import read_sheet
+from grader.submission.store import Row, Store
+from grader.submission.work import Outcome, Part, Work, add_throughput, default_seconds, left_out
 
-Status = Literal["graded", "bad link", "not fetched", "timeout", "error"]
-_SECONDS: Final = 1800.0
-_KIT: Final = Path(__file__).resolve().parents[2]
-
-
-@dataclass
-class Row:
-    """What became of one student's submission. points: by task id, of those that were graded."""
-
-    student: str
-    link: str
-    status: Status
-    note: str = ""
-    total: float = 0.0
-    max_points: float = 0.0
-    points: dict[str, float] = field(default_factory=dict)
-    statuses: dict[str, str] = field(default_factory=dict)
+_FETCHES: Final = 4
+_LOOK_SECONDS: Final = 0.05
+_SCRATCH: Final = "tinyparallel-batch-"
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How to grade. seconds: for one submission; the rest is handed to `grader check`.
+    """How to grade. jobs: submissions at once; seconds: wall time for each (None: by its tasks).
 
-    allow_local: take paths for links. unsandboxed: the user knows that the students' code can read
-    and write what he can.
+    only: grade these students again. any_kit: even with another version of the kit than before.
+    strict: no links to branches. allow_local: paths for links. unsandboxed: the user knows that
+    the students' code can read and write what he can. seed: of all inputs, else a secret one.
     """
 
     device: str = "auto"
     throughput: bool = True
-    seconds: float = _SECONDS
+    jobs: int = 1
+    seconds: float | None = None
+    only: tuple[str, ...] = ()
+    any_kit: bool = False
+    strict: bool = False
     allow_local: bool = False
     unsandboxed: bool = False
+    seed: int | None = None
+    executor: executors.Name = "local"
+    fetch_limits: GitLimits = field(default_factory=GitLimits)
 
 
 def run_batch(
@@ -64,129 +69,297 @@ def run_batch(
     whats: Sequence[str],
     out: Path,
     options: BatchOptions,
-    say: Callable[[str], None] = print,
-) -> list[Row]:
-    """Grade every student's latest valid link; writes `gradebook.csv` in `out` after each.
+    say: Say = print,
+    course: Course | None = None,
+) -> list[StudentGrade]:
+    """Grade every student's latest valid link that is not graded yet; write all that follows.
 
     Raises `CannotRun`, `BadSheet`, `tasks.UnknownTask`, OSError.
     """
-    if not options.unsandboxed:
+    reason = None if options.unsandboxed else confinement.missing()
+    if reason is not None:
         raise CannotRun(
-            "batch: this version has no sandbox: students' code could read and write what you can; "
-            "--unsandboxed grades it all the same"
+            f"batch: students' code cannot be confined here: {reason}. --unsandboxed grades all "
+            "the same; their code can then read and write what you can"
         )
-    selected = tasks.select(whats)
-    entries = latest_valid(read_sheet(sheet), allow_local=options.allow_local)
-    out.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
-    for number, (entry, link) in enumerate(entries.values(), start=1):
-        row = _one(entry, link, selected, options)
-        rows.append(row)
-        write_gradebook(out / "gradebook.csv", rows, selected)
-        say(
-            f"{number}/{len(entries)} {entry.student}: {row.status}, "
-            f"{row.total:g} of {row.max_points:g}{': ' * bool(row.note)}{row.note}"
-        )
-    return rows
-
-
-def _one(
-    entry: Entry, link: Link | BadLink, selected: Sequence[tasks.Task], options: BatchOptions
-) -> Row:
-    if isinstance(link, BadLink):
-        return Row(entry.student, entry.link, "bad link", str(link))
-    with tempfile.TemporaryDirectory(prefix="tinyparallel-batch-") as scratch:
-        solution = Path(scratch) / "kit" / "assignments"
-        repository = Path(scratch) / "repository"
-        repository.mkdir()
-        _copy_kit(solution)
-        try:
-            clone = Clone(link, repository)
-            # All files of the table: one assignment may build on another.
-            missing = clone.lay_over(solution, dict.fromkeys(task.path for task in tasks.TASKS))
-        except CloneError as error:
-            return Row(entry.student, entry.link, "not fetched", str(error))
-        row = _graded(entry, solution, Path(scratch) / "results.json", selected, options)
-        missing = [path for path in missing if path in {task.path for task in selected}]
-        if missing and not row.note:
-            row.note = f"not in the commit: {', '.join(missing)}"
-        return row
-
-
-def _copy_kit(solution: Path) -> None:
-    """The stubs and given modules of all assignments, on which the student's files are laid."""
-    source = project_folder() / "assignments"
-    if not source.is_dir():
-        raise CannotRun(f"batch: {source} is missing: it is what submissions are laid over")
-    shutil.copytree(source, solution, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    for task in tasks.TASKS:
-        (solution / task.path).parent.mkdir(parents=True, exist_ok=True)
-
-
-def _graded(
-    entry: Entry,
-    solution: Path,
-    results: Path,
-    selected: Sequence[tasks.Task],
-    options: BatchOptions,
-) -> Row:
-    command = [sys.executable, "-m", "grader", "check", *(task.id for task in selected)]
-    command += ["--solution", str(solution), "--json", str(results), "--device", options.device]
-    command += [] if options.throughput else ["--no-throughput"]
-    row = Row(entry.student, entry.link, "graded")
-    # Its own folder, so that no submission leaves its name in the history of another.
-    with subprocess.Popen(
-        command,
-        cwd=solution.parent,
-        env=os.environ | {"PYTHONPATH": str(_KIT)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            words = process.communicate(timeout=options.seconds)[1].decode(errors="replace")
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            row.status, words = "timeout", f"not graded within {options.seconds:g} seconds"
+    course = course or Course()
+    selected = tasks.select(whats or list(course.weights))
+    keys = list(dict.fromkeys(task.id.partition(".")[0] for task in selected))
+    read = read_sheet(sheet, course.columns, course.zone)
+    for note in read.notes:
+        say(note)
+    choice = choose(read, course, keys, strict=options.strict, local=options.allow_local)
+    for unread in choice.unread:
+        say(f"line {unread.entry.line} ({unread.entry.student}) does not count: {unread.reason}")
+    store = Store(out)
     try:
-        document = json.loads(results.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        if row.status == "graded":
-            row.status = "error"
-        row.note = (words.strip().splitlines() or ["the grader ended without results"])[-1][:300]
-        return row
-    _read(row, document)
-    if row.status == "timeout":
-        row.note = words
-    return row
+        books = Books(store, out, course, choice, selected)
+        batch = _Batch(store, out, books, course, choice, selected, options, say)
+        batch.prepare()
+        with scratch_folder(store) as scratch:
+            batch.fetch(scratch)
+            batch.grade("correctness", scratch)
+            if options.throughput:
+                batch.grade("throughput", scratch)
+        return books.write(sheet.stem)
+    finally:
+        store.close()
 
 
-def _read(row: Row, document: dict[str, Any]) -> None:
-    row.total, row.max_points = document["points"], document["max_points"]
-    for task in document["tasks"]:
-        row.points[task["task"]] = task["points"]
-        row.statuses[task["task"]] = task["status"]
+@contextlib.contextmanager
+def scratch_folder(store: Store) -> Iterator[str]:
+    """A folder for what lasts no longer than this run; what a killed run left is removed."""
+    before = store.meta("scratch")
+    if before is not None and Path(before).name.startswith(_SCRATCH):
+        remove_directory(before)
+    folder = tempfile.mkdtemp(prefix=_SCRATCH)
+    store.keep("scratch", folder)
+    try:
+        yield folder
+    finally:
+        remove_directory(folder)
 
 
-def write_gradebook(path: Path, rows: Sequence[Row], selected: Sequence[tasks.Task]) -> None:
-    """A CSV file, in one step: student, link, status, totals, points and status by task, note."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    ids = [task.id for task in selected]
-    head = ["student", "link", "status", "points", "max_points", *ids]
-    writer.writerow([*head, *(f"{task} status" for task in ids), "note"])
-    for row in rows:
-        points = ["" if task not in row.points else f"{row.points[task]:g}" for task in ids]
-        statuses = [row.statuses.get(task, "") for task in ids]
-        cells = [row.student, row.link, row.status, f"{row.total:g}", f"{row.max_points:g}"]
-        writer.writerow([_harmless(cell) for cell in [*cells, *points, *statuses, row.note]])
-    part = path.with_name(f".{path.name}.part")
-    part.write_text("\ufeff" + text.getvalue(), encoding="utf-8", newline="")
-    part.replace(path)
+class _Batch:
+    def __init__(
+        self,
+        store: Store,
+        out: Path,
+        books: Books,
+        course: Course,
+        choice: Choice,
+        selected: Sequence[tasks.Task],
+        options: BatchOptions,
+        say: Say,
+    ) -> None:
+        self._store = store
+        self._out = out
+        self._books = books
+        self._course = course
+        self._choice = choice
+        self._selected = selected
+        self._options = options
+        self._say = say
+        self._kit = kit_name()
+        self._seed = 0
+
+    def prepare(self) -> None:
+        """See that the folder is of this batch, and take what the sheet says now."""
+        options = self._options
+        settings = json.dumps(
+            {
+                "tasks": [task.id for task in self._selected],
+                "device": options.device,
+                "throughput": options.throughput,
+                "sandboxed": not options.unsandboxed,
+            }
+        )
+        before = self._store.meta("settings")
+        if before not in (None, settings):
+            raise CannotRun(
+                f"{self._out} holds a batch of other tasks or options ({before}): name another "
+                "folder, or use the same again"
+            )
+        self._store.keep("settings", settings)
+        kept = self._store.meta("seed")
+        if kept is None:
+            # Nobody can prepare for inputs of a seed that did not exist when he handed in.
+            kept = str(secrets.randbits(31) if options.seed is None else options.seed)
+            self._store.keep("seed", kept)
+        elif options.seed is not None and int(kept) != options.seed:
+            raise CannotRun(f"{self._out} was begun with seed {kept}, not {options.seed}")
+        self._seed = int(kept)
+        self._store.take(self._choice.submissions)
+        self._again()
+        other = {row.kit for row in self._store.rows("graded", "done")} - {self._kit}
+        if other and not options.any_kit:
+            raise CannotRun(
+                f"{self._out} was graded with kit {', '.join(sorted(other))}, this one is "
+                f"{self._kit}: install that one, or mix them knowingly with --any-kit"
+            )
+
+    def _again(self) -> None:
+        for student in self._options.only:
+            own = [row for row in self._store.rows() if row.student == student]
+            if not own:
+                raise CannotRun(f"--only {student}: nobody of that name has a link that counts")
+            for row in own:
+                if row.kit not in ("", self._kit) and not self._options.any_kit:
+                    raise CannotRun(
+                        f"{student} was graded with kit {row.kit}, this one is {self._kit}: "
+                        "install that one, or grade with another knowingly with --any-kit"
+                    )
+                if row.state in ("graded", "done"):
+                    self._store.again(row.id)
+
+    def _mine(self, *states: str) -> list[Row]:
+        only = self._options.only
+        return [
+            row
+            for row in self._store.rows()
+            if row.state in states and (not only or row.student in only)
+        ]
+
+    def fetch(self, scratch: str) -> None:
+        """Fetch what is not here yet, several at once; what failed before is tried again."""
+        rows = self._mine("new", "dead")
+        # All files of the table: one assignment may build on another.
+        paths = list(dict.fromkeys(task.path for task in tasks.TASKS))
+        progress = Progress("fetched", len(rows), self._say)
+        with ThreadPoolExecutor(_FETCHES, thread_name_prefix="fetch") as pool:
+            running = {
+                pool.submit(
+                    fetch,
+                    link_of(row),
+                    paths,
+                    limits=self._options.fetch_limits,
+                    local=self._options.allow_local,
+                    scratch=scratch,
+                ): row
+                for row in rows
+            }
+            try:
+                for future in as_completed(running):
+                    row = running[future]
+                    try:
+                        found = future.result()
+                    except CloneError as error:
+                        self._store.dead(row.id, str(error))
+                        progress.step(f"{row.student}: not fetched: {error}")
+                    else:
+                        remarks = self._remarks(found, row)
+                        self._store.fetched(row.id, found.sha, found.files, remarks)
+                        progress.step(f"{row.student}: {found.sha[:12]}")
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _remarks(self, found: Fetched, row: Row) -> list[str]:
+        wanted = [t.path for t in self._selected if t.id.partition(".")[0] in row.assignments]
+        missing = [path for path in found.missing if path in wanted]
+        remarks = list(found.warnings)
+        if missing:
+            remarks.append(f"not in the commit: {', '.join(dict.fromkeys(missing))}")
+        remarks += [f"not taken: {why}" for why in found.refused.values()]
+        return remarks
+
+    def grade(self, part: Part, scratch: str) -> None:
+        """Correctness of all that is fetched; or throughput of all that is graded, in turn."""
+        rows = self._mine("fetched" if part == "correctness" else "graded")
+        if not rows:
+            return
+        jobs = max(1, self._options.jobs) if part == "correctness" else 1
+        most = max(self._limit(self._ids(row)) for row in rows)
+        executor = executors.make_executor(self._options.executor, jobs, self._out / "jobs", most)
+        progress = Progress("graded" if part == "correctness" else "timed", len(rows), self._say)
+        running: dict[executors.Handle, Row] = {}
+        waiting = list(reversed(rows))
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    row = waiting.pop()
+                    work = self._work(row, part, scratch)
+                    if work is None:
+                        self._timed(row, None)
+                        progress.step(f"{row.student}: nothing to time")
+                        continue
+                    self._store.began(row.id, part)
+                    running[executor.submit(work)] = row
+                over = [handle for handle in running if handle.done()]
+                for handle in over:
+                    row = running.pop(handle)
+                    outcome = _outcome(handle)
+                    if part == "correctness":
+                        self._graded(row, outcome)
+                    else:
+                        self._timed(row, outcome)
+                    self._books.update(row.student)
+                    progress.step(f"{row.student}: {in_words(self._store.row(row.id))}")
+                if not over and running:
+                    time.sleep(_LOOK_SECONDS)
+        finally:
+            executor.close()
+
+    def _ids(self, row: Row) -> list[str]:
+        return [t.id for t in self._selected if t.id.partition(".")[0] in row.assignments]
+
+    def _limit(self, ids: Sequence[str]) -> float:
+        return self._options.seconds or self._course.seconds or default_seconds(ids)
+
+    def _work(self, row: Row, part: Part, scratch: str) -> Work | None:
+        ids = self._ids(row)
+        if part == "throughput":
+            assert row.document is not None, "only what was graded is timed"
+            ids = [
+                task["task"]
+                for task in row.document["tasks"]
+                if task["points"] > 0 and any(left_out(check) for check in task["checks"])
+            ]
+            if not ids:
+                return None
+        return Work(
+            files=self._store.files(row.id),
+            tasks=ids,
+            project=str(project_folder()),
+            seed=row.seed or self._seed,
+            device=self._options.device,
+            part=part,
+            seconds=self._limit(ids),
+            sandboxed=not self._options.unsandboxed,
+            # Another machine has no such folder.
+            scratch=scratch if self._options.executor == "local" else "",
+        )
+
+    def _graded(self, row: Row, outcome: Outcome) -> None:
+        complete = outcome.status == "graded" and outcome.document is not None
+        self._store.graded(
+            row.id,
+            state="graded" if complete and self._options.throughput else "done",
+            status=outcome.status,
+            note=outcome.note,
+            document=outcome.document,
+            seed=row.seed or self._seed,
+            kit=self._kit,
+            seconds=outcome.seconds,
+        )
+
+    def _timed(self, row: Row, outcome: Outcome | None) -> None:
+        assert row.document is not None, "only what was graded is timed"
+        note = "" if outcome is None or outcome.status == "graded" else outcome.note
+        timed = None if outcome is None else outcome.document
+        self._store.graded(
+            row.id,
+            state="done",
+            status=row.status,
+            note=f"throughput: {note}" if note else row.note,
+            document=add_throughput(row.document, timed, note),
+            seed=row.seed,
+            kit=row.kit,
+            seconds=0.0 if outcome is None else outcome.seconds,
+        )
 
 
-def _harmless(cell: str) -> str:
-    """What a student wrote must not become a formula in the teacher's spreadsheet."""
-    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell
+def _outcome(handle: executors.Handle) -> Outcome:
+    try:
+        return handle.result()
+    except (CannotRun, KeyboardInterrupt):
+        raise
+    except Exception as error:  # whatever a cluster says of a job that it lost
+        words = str(error).strip().splitlines() or [type(error).__name__]
+        return Outcome("error", f"the job was lost: {words[-1][:300]}", None, 0.0)
+
+
+def link_of(row: Row) -> Link:
+    """What was chosen for it."""
+    hexadecimal = not row.ref.strip("0123456789abcdef")
+    if hexadecimal and len(row.ref) == 40:
+        return Link(row.url, row.ref, "sha")
+    return Link(row.url, row.ref, "short" if hexadecimal and len(row.ref) >= 7 else "ref")
+
+
+def in_words(row: Row) -> str:
+    """What became of it, in one line."""
+    if row.document is None:
+        return f"{row.status}: {row.note}"
+    total = f"{row.document['points']:g} of {row.document['max_points']:g}"
+    return f"{total} ({row.note})" if row.note else total

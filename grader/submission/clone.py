@@ -5,85 +5,184 @@ Only blobs that the task table names are read, straight from git's object store.
 
 from __future__ import annotations
 
-import os
-import subprocess
+import re
+import tempfile
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from grader.submission.sheet import Link
+from grader.submission.git import GitError, GitLimits, run_git
+from grader.submission.links import Link
 
 MAX_FILE_NBYTES: Final = 1 << 20
-_MAX_REPOSITORY_KIB: Final = 256 << 10
+_MAX_REFS: Final = 20_000
 _REGULAR: Final = ("100644", "100755")
+_SHA = re.compile(r"[0-9a-f]{40}")
+NO_BRANCH: Final = (
+    "the commit is on no branch, tag or pull request of the repository: pushed away by force, or "
+    "only in a fork"
+)
 
 
 class CloneError(RuntimeError):
     """A commit that cannot be fetched, or lacks what it should hold; the message says which."""
 
 
-def _environment(local: bool) -> dict[str, str]:
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": os.devnull,
-        "LC_ALL": "C",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true",
-        "GIT_ALLOW_PROTOCOL": "file" if local else "https",
-        "GIT_NO_LAZY_FETCH": "1",
-    }
+@dataclass
+class Fetched:
+    """What was found. files: path inside `assignments/` → content, of regular files.
+
+    missing: paths that are not in the commit. refused: path → why it was not taken.
+    """
+
+    sha: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def fetch(
+    link: Link,
+    paths: Iterable[str],
+    *,
+    limits: GitLimits | None = None,
+    local: bool = False,
+    scratch: str = "",
+) -> Fetched:
+    """The files of `assignments/` that `paths` name, at the link's commit.
+
+    local: repositories on this machine may be read. scratch: where the clone may lie; "" is the
+    system's folder. Raises `CloneError`.
+    """
+    with tempfile.TemporaryDirectory(prefix="tinyparallel-clone-", dir=scratch or None) as folder:
+        clone = Clone(link, Path(folder), limits=limits, local=local)
+        found = Fetched(clone.sha, warnings=list(clone.warnings))
+        for path in paths:
+            try:
+                content = clone.file(f"assignments/{path}")
+            except CloneError as error:
+                found.refused[path] = str(error)
+                continue
+            if content is None:
+                found.missing.append(path)
+            else:
+                found.files[path] = content
+        return found
 
 
 class Clone:
     """One commit in a bare repository of ours. folder: where it may lie; must be empty.
 
-    Raises `CloneError` when it cannot be fetched within `seconds`.
+    sha: the commit, in full. warnings: what a person should know of it.
+    Raises `CloneError` when it cannot be fetched within the limits.
     """
 
-    def __init__(self, link: Link, folder: Path, seconds: float = 120.0) -> None:
-        self._sha = link.sha
+    def __init__(
+        self, link: Link, folder: Path, *, limits: GitLimits | None = None, local: bool = False
+    ) -> None:
+        on_disk = link.url.startswith(("/", "file://"))
+        if on_disk and not local:
+            raise CloneError("repositories on this machine are not read")
         self._folder = folder
-        self._seconds = seconds
-        self._local = link.url.startswith("/")
-        self._git("init", "--quiet", "--bare", ".")
-        self._git(
-            "-c", "core.hooksPath=/dev/null",
-            "-c", "fetch.fsckObjects=true",
-            "-c", "transfer.bundleURI=false",
-            "-c", "http.followRedirects=false",
-            "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules",
-            "--no-write-fetch-head", "--", link.url, link.sha,
-        )  # fmt: skip
-        used = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) >> 10
-        if used > _MAX_REPOSITORY_KIB:
-            limit = _MAX_REPOSITORY_KIB >> 10
-            raise CloneError(f"the commit holds {used >> 10} MiB; the limit is {limit} MiB")
+        self._limits = limits or GitLimits()
+        self._protocol = "file" if on_disk else link.url.partition(":")[0]
+        if self._protocol not in ("file", "https") and not local:
+            raise CloneError(f"{self._protocol} is no way to fetch a submission")
+        self.warnings: list[str] = []
+        self._url = link.url
+        self._git("init", "--quiet", "--bare", "--template=", ".")
+        refs = self._refs()
+        self.sha = self._resolve(link, refs)
+        if self.sha not in refs.values():
+            self._fetch_history(refs)
+            if not self._reachable():
+                self.warnings.append(NO_BRANCH)
+        self._fetch_commit()
 
     def _git(self, *arguments: str) -> bytes:
         try:
-            done = subprocess.run(
-                ["git", *arguments],
-                cwd=self._folder,
-                env=_environment(self._local),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self._seconds,
-            )
-        except subprocess.TimeoutExpired:
-            raise CloneError(f"not fetched within {self._seconds:g} seconds") from None
-        if done.returncode != 0:
-            lines = done.stderr.decode("utf-8", errors="replace").strip().splitlines()
-            raise CloneError(lines[-1][:300] if lines else f"git ended with {done.returncode}")
-        return done.stdout
+            return run_git(self._folder, *arguments, protocol=self._protocol, limits=self._limits)
+        except GitError as error:
+            raise CloneError(explain(str(error))) from None
+
+    def _refs(self) -> dict[str, str]:
+        """Branches, tags (as the commits they mean) and pull requests of the repository → SHA."""
+        listed = self._git("ls-remote", "--quiet", "--", self._url).decode(errors="replace")
+        refs: dict[str, str] = {}
+        for line in listed.splitlines()[:_MAX_REFS]:
+            sha, _, name = line.partition("\t")
+            if _SHA.fullmatch(sha):
+                refs[name.removesuffix("^{}")] = sha
+        if not refs:
+            raise CloneError("the repository is empty: nothing was pushed")
+        return refs
+
+    def _resolve(self, link: Link, refs: dict[str, str]) -> str:
+        if link.kind == "sha":
+            return link.ref
+        if link.kind == "short":
+            named = {sha for sha in refs.values() if sha.startswith(link.ref)}
+            if len(named) != 1:
+                self._fetch_history(refs)
+                named = self._starting_with(link.ref)
+            if len(named) == 1:
+                return named.pop()
+            if len(named) > 1:
+                raise CloneError(f"{len(named)} commits begin with {link.ref}: give all 40 digits")
+        # A branch may have slashes in its name, and a path may stand behind it.
+        parts = link.ref.split("/")
+        for end in range(len(parts), 0, -1):
+            name = "/".join(parts[:end])
+            for place in ("refs/heads", "refs/tags"):
+                if f"{place}/{name}" in refs:
+                    return refs[f"{place}/{name}"]
+        what = "commit begins with" if link.kind == "short" else "branch or tag is named"
+        raise CloneError(f"no {what} {link.ref[:100]}: was it pushed? was it pushed away by force?")
+
+    def _fetch_history(self, refs: dict[str, str]) -> None:
+        """The commits of all branches, tags and pull requests, without files; once."""
+        kinds = ("refs/heads/", "refs/tags/", "refs/pull/", "refs/merge-requests/")
+        if any(name.startswith(kinds) for name in refs) and not (self._folder / "seen").exists():
+            (self._folder / "seen").touch()
+            self._git("config", "remote.origin.url", self._url)
+            self._git(
+                "fetch", "--quiet", "--no-tags", "--no-recurse-submodules",
+                "--no-write-fetch-head", "--filter=tree:0", "origin",
+                *(f"+{kind}*:refs/seen/{kind.split('/')[1]}/*" for kind in kinds),
+            )  # fmt: skip
+
+    def _starting_with(self, short: str) -> set[str]:
+        found = self._git("rev-list", "--all").decode().split()
+        return {sha for sha in found if sha.startswith(short)}
+
+    def _reachable(self) -> bool:
+        return self.sha in self._git("rev-list", "--all").decode().split()
+
+    def _fetch_commit(self) -> None:
+        try:
+            self._git(
+                "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules",
+                "--no-write-fetch-head", "--refetch", "--", self._url, self.sha,
+            )  # fmt: skip
+            kind = self._git("cat-file", "-t", self.sha).decode().strip()
+        except CloneError as error:
+            if re.search(r"not our ref|no such remote ref|unadvertised|remote error", str(error)):
+                raise CloneError(
+                    f"the repository has no commit {self.sha}: was it pushed? was it pushed away "
+                    "by force? is it in a fork?"
+                ) from None
+            raise
+        if kind != "commit":
+            raise CloneError(f"{self.sha} is a {kind}, no commit")
 
     def file(self, path: str) -> bytes | None:
         """The content of a file of the commit; None when it is not there.
 
         Raises `CloneError` for a symlink, a submodule, a folder, or more than 1 MiB.
         """
-        listed = self._git("ls-tree", "-l", "-z", self._sha, "--", path).split(b"\0")[0]
+        listed = self._git("ls-tree", "-l", "-z", self.sha, "--", path).split(b"\0")[0]
         if not listed:
             return None
         mode, kind, name, size = listed.partition(b"\t")[0].decode().split()
@@ -93,16 +192,24 @@ class Clone:
             raise CloneError(f"{path} has {size} bytes; the limit is {MAX_FILE_NBYTES}")
         return self._git("cat-file", "blob", name)
 
-    def lay_over(self, folder: Path, paths: Iterable[str]) -> list[str]:
-        """Write the files of `assignments/` that `paths` name over a kit's; returns those missing.
 
-        Raises `CloneError`.
-        """
-        missing = []
-        for path in paths:
-            content = self.file(f"assignments/{path}")
-            if content is None:
-                missing.append(path)
-            else:
-                (folder / path).write_bytes(content)
-        return missing
+def explain(words: str) -> str:
+    """git's last words as a person would say them."""
+    known = (
+        (r"could not read (Username|Password)|Authentication failed|[Rr]epository '?.*not found|"
+         r"returned error: 40[134]|Permission denied|does not exist|not appear to be a git",
+         "the repository is private, or there is none of this name: nobody can read it without "
+         "an account"),
+        (r"redirect|returned error: 30\d", "the repository has moved: hand in a link to where it "
+         "is now"),
+        (r"Could not resolve host|Failed to connect|Connection (refused|timed out|reset)|"
+         r"unable to access|Operation too slow|early EOF|RPC failed",
+         "the host cannot be reached, or broke off: run the batch again"),
+    )  # fmt: skip
+    lines = [line for line in words.strip().splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
+    last = (telling or lines or ["git failed"])[-1]
+    for pattern, meaning in known:
+        if re.search(pattern, words):
+            return f"{meaning} ({last[:200]})"
+    return last[:300]

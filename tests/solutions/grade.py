@@ -43,7 +43,7 @@ def files(key: str) -> list[Path]:
 def borrowed(assignment: str) -> set[str]:
     """Other assignments whose given modules this one imports."""
     sources = (ROOT / "reference" / assignment).glob("*.py")
-    imports = re.compile(r"^from \.\.(\w+)", re.MULTILINE)
+    imports = re.compile(r"(?:^from \.\.|\"(?=a\d_))(\w+)", re.MULTILINE)
     return {name for source in sources for name in imports.findall(source.read_text("utf-8"))}
 
 

@@ -1,33 +1,60 @@
-"""From local repositories to a table of points; and commits that try to be more than files."""
+"""From local repositories to a gradebook, with real examiners, sandboxed where it can be."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from grader import tasks
-from grader.checks.settings import CannotRun
-from grader.submission.batch import BatchOptions, Row, run_batch, write_gradebook
-from grader.submission.clone import Clone, CloneError
-from grader.submission.sheet import Link
-from tests.submission.repositories import commit, git, repository
+from grader.harness import processes
+from grader.submission import confinement
+from grader.submission.batch import BatchOptions, run_batch
+from grader.submission.executors import SubmititExecutor
+from grader.submission.work import Work, default_seconds, grade
+from tests.submission.repositories import repository
 
 ROOT = Path(__file__).resolve().parents[2]
-WHERE = "assignments/a1_collectives/collectives.py"
-SOLVED = (ROOT / "reference/a1_collectives/collectives.py").read_text(encoding="utf-8")
+FILE = "a1_collectives/collectives.py"
+WHERE = f"assignments/{FILE}"
+SOLVED = (ROOT / "reference" / FILE).read_text(encoding="utf-8")
 BESIDE = {  # of another task, which the solved file builds on
     "assignments/a1_collectives/point_to_point.py": (
         ROOT / "reference/a1_collectives/point_to_point.py"
     ).read_text(encoding="utf-8")
 }
 STUB = (ROOT / WHERE).read_text(encoding="utf-8")
-TOLD = BatchOptions(throughput=False, allow_local=True, unsandboxed=True)
+REASON = confinement.missing()
+TOLD = BatchOptions(
+    throughput=False, allow_local=True, jobs=2, seed=3, unsandboxed=REASON is not None
+)
+sandboxed = pytest.mark.skipif(REASON is not None, reason=f"no sandbox here: {REASON}")
 
 
 def instead(body: str) -> str:
     return f"{SOLVED}\n\ndef broadcast(tensor, src, group=None):\n    {body}\n"
+
+
+#: Leaves a file behind wherever somebody imports, executes, unpickles or compiles it.
+def drops(witness: Path) -> str:
+    return f"""{SOLVED}
+
+import pathlib
+for _spot in ({str(witness)!r}, "/tmp/tinyparallel-witness", "/dev/shm/tinyparallel-witness"):
+    try:
+        pathlib.Path(_spot).write_text("ran")
+    except OSError:
+        pass
+"""
 
 
 def gradebook(path: Path) -> dict[str, dict[str, str]]:
@@ -41,6 +68,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]
     contents = {
         "right": SOLVED,
         "stub": STUB,
+        "syntax": "def broadcast(:",
         "hang": instead("while True: pass"),
         "crash": instead("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"),
     }
@@ -48,105 +76,182 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]
     for name, content in contents.items():
         sha = repository(folder / name, {WHERE: content, **BESIDE})
         lines.append(f"{name},{folder / name}/tree/{sha}")
-    lines.append(f"bad link,{folder / 'right'}/tree/main")
-    lines.append(f"gone,{folder / 'right'}/tree/{'0' * 40}")
     sheet = folder / "sheet.csv"
     sheet.write_text("\n".join(lines), encoding="utf-8")
-    said: list[str] = []
-    run_batch(sheet, ["a1.broadcast"], folder / "out", TOLD, said.append)
-    assert len(said) == 6
+    run_batch(sheet, ["a1.broadcast"], folder / "out", TOLD, lambda line: None)
     return gradebook(folder / "out" / "gradebook.csv")
 
 
 @pytest.mark.parametrize(
-    ("student", "status", "task_status"),
+    ("student", "task_status"),
     [
-        ("right", "graded", "passed"),
-        ("stub", "graded", "unimplemented"),
-        ("hang", "graded", "timeout"),
-        ("crash", "graded", "error"),
-        ("bad link", "bad link", ""),
-        ("gone", "not fetched", ""),
+        ("right", "passed"),
+        ("stub", "unimplemented"),
+        ("syntax", "error"),
+        ("hang", "timeout"),
+        ("crash", "error"),
     ],
 )
-def test_submission(
-    graded: dict[str, dict[str, str]], student: str, status: str, task_status: str
-) -> None:
+def test_submission(graded: dict[str, dict[str, str]], student: str, task_status: str) -> None:
     row = graded[student]
-    assert (row["status"], row["a1.broadcast status"]) == (status, task_status), row
+    assert (row["status"], row["a1.broadcast status"]) == ("graded", task_status), row
     full = task_status == "passed"
     assert (float(row["points"]) == tasks.find("a1.broadcast").points) == full
     assert (float(row["points"]) == 0.0) == (not full)
-    assert bool(row["note"]) == (status != "graded")
+    assert row["max_points"] == f"{tasks.find('a1.broadcast').points:g}"
 
 
-def test_nothing_is_graded_without_a_sandbox_unless_told(tmp_path: Path) -> None:
-    with pytest.raises(CannotRun, match="--unsandboxed"):
-        run_batch(tmp_path / "sheet.csv", [], tmp_path, BatchOptions())
-    assert list(tmp_path.iterdir()) == []
+def work(content: str, **more: object) -> Work:
+    files = {FILE: content.encode()}
+    files |= {name.removeprefix("assignments/"): text.encode() for name, text in BESIDE.items()}
+    base = Work(
+        files=files, tasks=("a1.barrier",), project=str(ROOT), seed=3,
+        sandboxed=not TOLD.unsandboxed,
+    )  # fmt: skip
+    return dataclasses.replace(base, **more)  # type: ignore[arg-type]
 
 
-def test_only_files_of_the_table_are_taken(tmp_path: Path) -> None:
+@sandboxed
+def test_no_part_of_a_batch_runs_a_students_file_outside_the_sandbox(tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    places = [witness, Path("/tmp/tinyparallel-witness"), Path("/dev/shm/tinyparallel-witness")]
+    source = drops(witness)
+    # First that it would be seen: run here, the file leaves its mark.
+    exec(source.partition("\nimport pathlib\n")[2], {"pathlib": pathlib})
+    assert witness.exists()
+    for place in places:
+        place.unlink(missing_ok=True)
     files = {
-        WHERE: "mine = True",
-        "assignments/a1_collectives/given.py": "changed = True",
-        "conftest.py": "raise SystemExit",
-        "assignments/a1_collectives/sitecustomize.py": "raise SystemExit",
+        WHERE: source,
+        **BESIDE,
+        "assignments/a1_collectives/__init__.py": source,
+        "assignments/a1_collectives/given.py": source,
+        "assignments/conftest.py": source,
+        "conftest.py": source,
+        "sitecustomize.py": source,
+        "setup.py": source,
+        "grader/__init__.py": source,
+        "pytest.ini": "[pytest]\naddopts = -p conftest\n",
+        "pyproject.toml": "[tool.pytest.ini_options]\naddopts = '-p conftest'\n",
     }
     sha = repository(tmp_path / "theirs", files)
-    (tmp_path / "bare").mkdir()
-    clone = Clone(Link(str(tmp_path / "theirs"), sha), tmp_path / "bare")
-    kit = tmp_path / "kit"
-    (kit / "a1_collectives").mkdir(parents=True)
-    (kit / "a1_collectives/given.py").write_text("ours = True")
-    missing = clone.lay_over(
-        kit, ["a1_collectives/collectives.py", "a1_collectives/point_to_point.py"]
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text(f"student,link\nann,{tmp_path}/theirs/tree/{sha}", encoding="utf-8")
+    run_batch(sheet, ["a1.barrier"], tmp_path / "out", TOLD, lambda line: None)
+    row = gradebook(tmp_path / "out/gradebook.csv")["ann"]
+    # It was imported, in the sandbox: it is graded, and no mark is left here.
+    assert row["a1.barrier status"] == "passed"
+    assert [place for place in places if place.exists()] == []
+
+
+def test_nothing_that_students_wrote_is_ever_unpickled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise AssertionError("something was unpickled")
+
+    monkeypatch.setattr(pickle, "loads", refuse)
+    monkeypatch.setattr(pickle, "load", refuse)
+    monkeypatch.setattr(pickle, "Unpickler", refuse)
+    assert grade(work(SOLVED)).status == "graded"
+
+
+def test_a_submission_that_takes_too_long_is_stopped_and_nothing_of_it_is_left() -> None:
+    before = set(processes.children(os.getpid()))
+    slow = f"{SOLVED}\nimport time\ntime.sleep(3600)\n"
+    begin = time.monotonic()
+    outcome = grade(work(slow, seconds=8.0, tasks=("a1.barrier", "a1.broadcast")))
+    assert time.monotonic() - begin < 60
+    assert outcome.status == "timeout" and "not graded within 8 seconds" in outcome.note
+    # What was known by then is kept: every check is there, and none is earned.
+    if outcome.document is not None:
+        assert outcome.document["points"] == 0.0 < outcome.document["max_points"]
+    time.sleep(0.5)
+    assert set(processes.children(os.getpid())) - before == set()
+
+
+def test_an_examiner_ends_with_its_batch(tmp_path: Path) -> None:
+    script = tmp_path / "batch.py"
+    script.write_text(
+        "import pathlib\n"
+        "from tests.submission.test_batch import SOLVED, work, grade\n"
+        "grade(work(SOLVED + '\\nimport time\\ntime.sleep(3600)\\n', seconds=3600.0))\n"
     )
-    assert missing == ["a1_collectives/point_to_point.py"]
-    assert sorted(path.name for path in kit.rglob("*.py")) == ["collectives.py", "given.py"]
-    assert (kit / "a1_collectives/given.py").read_text() == "ours = True"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, str(script)], cwd=ROOT, env=environment)
+    deadline = time.monotonic() + 60
+    family: list[int] = []
+    while len(family) < 3 and time.monotonic() < deadline:
+        family = processes.tree(process.pid)
+        time.sleep(0.05)
+    assert len(family) >= 3
+    process.kill()
+    process.wait()
+    while time.monotonic() < deadline and any(_runs(pid) for pid in family):
+        time.sleep(0.1)
+    assert [pid for pid in family if _runs(pid)] == []
 
 
-def test_the_named_commit_is_taken_not_the_newest(tmp_path: Path) -> None:
-    sha = repository(tmp_path / "theirs", {"assignments/a.py": "old"})
-    commit(tmp_path / "theirs", {"assignments/a.py": "new"})
-    (tmp_path / "bare").mkdir()
-    clone = Clone(Link(str(tmp_path / "theirs"), sha), tmp_path / "bare")
-    assert clone.file("assignments/a.py") == b"old"
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return False
+    return state != b"Z"
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
-    repository(theirs, {"assignments/large.py": "x" * (1 << 20) + "y", "assignments/d/e.py": ""})
-    (theirs / "assignments/link.py").symlink_to("/etc/passwd")
-    sha = commit(theirs, {})
-    (tmp_path / "bare").mkdir()
-    clone = Clone(Link(str(theirs), sha), tmp_path / "bare")
-    for name, words in (
-        ("link.py", "not a regular file"),
-        ("large.py", "1048577 bytes"),
-        ("d", "not a regular file"),
-    ):
-        with pytest.raises(CloneError, match=words):
-            clone.file(f"assignments/{name}")
-    assert clone.file("assignments/none.py") is None
+def test_a_batch_that_is_interrupted_kills_its_examiners() -> None:
+    stopped = threading.Event()
+    threading.Timer(2.0, stopped.set).start()
+    with pytest.raises(KeyboardInterrupt):
+        grade(work(f"{SOLVED}\nimport time\ntime.sleep(3600)\n"), stopped)
 
 
-def test_a_repository_cannot_run_anything_here(tmp_path: Path) -> None:
-    theirs, witness = tmp_path / "theirs", tmp_path / "witness"
-    sha = repository(theirs, {"assignments/a.py": "x"})
-    hook = theirs / ".git/hooks/post-checkout"
-    hook.write_text(f"#!/bin/sh\ntouch {witness}\n")
-    hook.chmod(0o755)
-    git(theirs, "config", "core.fsmonitor", f"touch {witness}")
-    git(theirs, "config", "uploadpack.packObjectsHook", f"touch {witness}")
-    (tmp_path / "bare").mkdir()
-    assert Clone(Link(str(theirs), sha), tmp_path / "bare").file("assignments/a.py") == b"x"
-    assert not witness.exists()
+@pytest.mark.parametrize("content", [SOLVED, instead("raise RuntimeError")], ids=["right", "wrong"])
+def test_the_same_submission_twice_gets_the_same_grade(content: str) -> None:
+    first, second = (grade(work(content, tasks=("a1.broadcast",))) for _ in range(2))
+    assert first.document is not None and second.document is not None
+    for document in (first.document, second.document):
+        for task in [document, *document["tasks"]]:
+            del task["seconds"]
+    assert first.document == second.document
+    assert first.document["solution"] == "assignments"
 
 
-def test_a_cell_is_never_a_formula(tmp_path: Path) -> None:
-    rows = [Row("=1+1", "@x", "bad link", "-2")]
-    write_gradebook(tmp_path / "gradebook.csv", rows, [])
-    (row,) = gradebook(tmp_path / "gradebook.csv").values()
-    assert (row["student"], row["link"], row["note"]) == ("'=1+1", "'@x", "'-2")
+def test_the_examiner_sees_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "secret-of-the-teacher")
+    looks = """
+import os, pathlib
+text = os.environ.get("GITHUB_TOKEN", "")
+for _spot in pathlib.Path("/proc").glob("[0-9]*/environ"):
+    try:
+        text += _spot.read_bytes().decode(errors="replace")
+    except OSError:
+        pass
+_HONEST = barrier
+def barrier(group=None):
+    if "secret-of-the-" + "teacher" in text:
+        raise RuntimeError("found it")
+    return _HONEST(group)
+"""
+    outcome = grade(work(SOLVED + looks))
+    assert outcome.document is not None and outcome.document["tasks"][0]["status"] == "passed"
+
+
+def test_an_executor_of_a_cluster_grades_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    executor = SubmititExecutor(tmp_path / "jobs", 1, "local", 300.0)
+    try:
+        handle = executor.submit(work(SOLVED))
+        deadline = time.monotonic() + 300
+        while not handle.done() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        outcome = handle.result()
+    finally:
+        executor.close()
+    assert outcome.status == "graded" and outcome.document is not None
+    assert outcome.document["tasks"][0]["status"] == "passed"
+
+
+def test_the_wall_limit_follows_from_the_tasks() -> None:
+    assert default_seconds(["a"] * 12) > default_seconds(["a"]) > 60

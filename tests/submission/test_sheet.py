@@ -1,63 +1,16 @@
-"""Links as people paste them, and sheets as forms and spreadsheets export them."""
+"""Sheets as forms and spreadsheets export them."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from grader.submission.sheet import (
-    BadLink,
-    BadSheet,
-    Link,
-    latest_valid,
-    parse_link,
-    read_sheet,
-)
+from grader.submission.course import Columns
+from grader.submission.sheet import BadSheet, read_sheet
 
-SHA = "0123456789abcdef0123456789abcdef01234567"
-URL = "https://github.com/ann/homework.git"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"https://github.com/ann/homework/tree/{SHA}",
-        f"  https://github.com/ann/homework/tree/{SHA}/ \r",
-        f"http://www.GitHub.com/ann/homework/commit/{SHA.upper()}",
-        f"https://github.com/ann/homework.git/commits/{SHA}",
-        f"https://github.com/ann/homework/tree/{SHA}?tab=readme-ov-file#a2",
-        f"https://github.com/ann/homework/blob/{SHA}/assignments/a1.py",
-        f"<https://github.com/ann/homework/tree/{SHA}>",
-    ],
-)
-def test_what_people_paste_names_the_commit(text: str) -> None:
-    assert parse_link(text) == Link(URL, SHA)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("https://github.com/ann/homework", "expected https://github.com/USER/REPOSITORY/tree/"),
-        ("https://github.com/ann/homework/tree/main", "40 hexadecimal digits"),
-        ("https://github.com/ann/homework/tree/0123abc", "40 hexadecimal digits"),
-        (f"https://example.org/ann/homework/tree/{SHA}", "expected https://github.com/"),
-        (f"https://github.com.evil.org/ann/homework/tree/{SHA}", "expected https://github.com/"),
-        (f"https://github.com/../homework/tree/{SHA}", "'..' is no name of a user"),
-        (f"https://github.com/--upload-pack=x/homework/tree/{SHA}", "is no name of a user"),
-        (f"--upload-pack=touch x https://github.com/a/b/tree/{SHA}", "expected https://"),
-        (f"/home/ann/homework/tree/{SHA}", "expected https://github.com/"),
-        ("", "expected https://github.com/"),
-    ],
-)
-def test_other_links_are_refused(text: str, words: str) -> None:
-    with pytest.raises(BadLink, match=words.replace(".", r"\.")):
-        parse_link(text)
-
-
-def test_local_repositories_only_when_told() -> None:
-    assert parse_link(f"/srv/ann/tree/{SHA}", allow_local=True) == Link("/srv/ann", SHA)
-    assert parse_link(f"file:///srv/ann/commit/{SHA}", allow_local=True) == Link("/srv/ann", SHA)
+BEIJING = timezone(timedelta(hours=8))
 
 
 def sheet(folder: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -67,20 +20,84 @@ def sheet(folder: Path, text: str, encoding: str = "utf-8") -> Path:
 
 
 def rows(folder: Path, text: str, encoding: str = "utf-8") -> list[tuple[str, str, int]]:
-    return [(e.student, e.link, e.line) for e in read_sheet(sheet(folder, text, encoding))]
+    found = read_sheet(sheet(folder, text, encoding))
+    return [(e.student, e.link, e.line) for e in found.entries]
 
 
 def test_columns_are_found_by_their_header(tmp_path: Path) -> None:
-    text = "Timestamp,Student ID,Repository link,Comment\r\n1.1.,7,L1,\r\n2.1.,8,L2,hi\r\n"
-    assert rows(tmp_path, text) == [("7", "L1", 2), ("8", "L2", 3)]
-    chinese = "学号\t提交链接\n7\tL1\n"
-    assert rows(tmp_path, chinese, "utf-8-sig") == [("7", "L1", 2)]
+    text = "Timestamp,Student ID,Name,Repository link,Comment\r\n2026-01-01 8:00,7,Ann,L1,\r\n"
+    (entry,) = read_sheet(sheet(tmp_path, text)).entries
+    assert (entry.student, entry.name, entry.link, entry.line) == ("7", "Ann", "L1", 2)
+    assert entry.time == datetime(2026, 1, 1, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gbk", "gb18030", "utf-16"])
+def test_chinese_heads_in_the_encodings_that_spreadsheets_write(
+    tmp_path: Path, encoding: str
+) -> None:
+    text = "提交时间\t学号\t姓名\t作业链接\n2026/3/4 下午 2:05\t007\t张三\tL1\n"
+    found = read_sheet(sheet(tmp_path, text, encoding), zone=BEIJING)
+    (entry,) = found.entries
+    assert (entry.student, entry.name, entry.link) == ("007", "张三", "L1")
+    assert entry.time == datetime(2026, 3, 4, 14, 5, tzinfo=BEIJING)
+    assert any("GBK" in note for note in found.notes) == encoding.startswith("gb")
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.csv"
+    path.write_bytes(b"PK\x03\x04\xff\xff\x00\x00")
+    with pytest.raises(BadSheet, match="save it as CSV first"):
+        read_sheet(path)
+
+
+def test_columns_are_mapped_by_their_names(tmp_path: Path) -> None:
+    text = "A,B,C,link\nx,ann,L1,no\n"
+    found = read_sheet(sheet(tmp_path, text), Columns(student="b", link="C"))
+    assert [(e.student, e.link) for e in found.entries] == [("ann", "L1")]
+    with pytest.raises(BadSheet, match="no column is named 'D': there are A, B, C, link"):
+        read_sheet(sheet(tmp_path, text), Columns(link="D"))
+
+
+def test_the_head_of_a_column_names_its_time_zone(tmp_path: Path) -> None:
+    for head, zone in (
+        ("提交时间（北京时间）", BEIJING),
+        ("Timestamp (UTC-5)", timezone(-timedelta(hours=5))),
+    ):
+        text = f"student,link,{head}\nann,L1,2026-03-04 23:30:05\n"
+        (entry,) = read_sheet(sheet(tmp_path, text), zone=UTC).entries
+        assert entry.time == datetime(2026, 3, 4, 23, 30, 5, tzinfo=zone)
+
+
+def test_day_and_month_are_told_apart_by_the_whole_column(tmp_path: Path) -> None:
+    text = "student,link,time\nann,L1,3/4/2026 9:00\nbob,L2,{}/2026 9:00\n"
+    first = read_sheet(sheet(tmp_path, text.format("13/4")))
+    assert first.entries[0].time == datetime(2026, 4, 3, 9, tzinfo=UTC) and not first.notes
+    second = read_sheet(sheet(tmp_path, text.format("4/13")))
+    assert second.entries[0].time == datetime(2026, 3, 4, 9, tzinfo=UTC) and not second.notes
+    neither = read_sheet(sheet(tmp_path, text.format("4/5")))
+    assert neither.entries[0].time == datetime(2026, 3, 4, 9, tzinfo=UTC)
+    assert "month first" in neither.notes[0]
+    told = Columns(time_format="%d/%m/%Y %H:%M")
+    entry = read_sheet(sheet(tmp_path, text.format("4/5")), told).entries[0]
+    assert entry.time == datetime(2026, 4, 3, 9, tzinfo=UTC)
+
+
+def test_a_time_that_cannot_be_read_spoils_its_row_only(tmp_path: Path) -> None:
+    text = "student,link,time\nann,L1,yesterday\nbob,L2,2026-02-30 1:00\ncat,L3,2026-03-01 1:00\n"
+    ann, bob, cat = read_sheet(sheet(tmp_path, text)).entries
+    assert "got 'yesterday'" in ann.problem and "2026-02-30" in bob.problem and not cat.problem
 
 
 def test_a_sheet_without_a_header(tmp_path: Path) -> None:
     assert rows(tmp_path, "ann;L/1\n\nbob;L/2\n") == [("ann", "L/1", 1), ("bob", "L/2", 3)]
-    with_quotes = f'"Ann, A.","https://github.com/ann/homework/tree/{SHA}"\n'
+    with_quotes = '"Ann, A.","https://github.com/ann/homework/tree/0123abc"\n'
     assert rows(tmp_path, with_quotes)[0][0] == "Ann, A."
+
+
+def test_a_cell_may_span_lines(tmp_path: Path) -> None:
+    text = 'student,link\nann,"https://github.com/a/b\n/tree/0123abc"\nbob,L2\n'
+    found = rows(tmp_path, text)
+    assert [(student, line) for student, _, line in found] == [("ann", 2), ("bob", 4)]
 
 
 @pytest.mark.parametrize(
@@ -89,18 +106,9 @@ def test_a_sheet_without_a_header(tmp_path: Path) -> None:
         ("", "is empty"),
         ("student,link\nann\n", "csv:2: expected a student and a link"),
         ("student,link\n,L/1\n", "csv:2: nobody is named"),
+        ("a,b,c\n1,2,3\n", "no column of links was found: there are a, b, c"),
     ],
 )
-def test_a_sheet_that_makes_no_sense_names_the_line(tmp_path: Path, text: str, words: str) -> None:
+def test_a_sheet_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(BadSheet, match=words):
         read_sheet(sheet(tmp_path, text))
-    with pytest.raises(BadSheet, match="is not UTF-8 text"):
-        read_sheet(sheet(tmp_path, "学号,link", "utf-16"))
-
-
-def test_the_latest_valid_link_counts(tmp_path: Path) -> None:
-    link = f"https://github.com/ann/{{}}/tree/{SHA}"
-    text = f"ann,{link.format('one')}\nann,{link.format('two')}\nann,oops/\nbob,a/\nbob,b/\n"
-    found = latest_valid(read_sheet(sheet(tmp_path, text)))
-    assert found["ann"][1] == Link("https://github.com/ann/two.git", SHA)
-    assert isinstance(found["bob"][1], BadLink) and "b/" in str(found["bob"][1])

@@ -1,0 +1,73 @@
+"""All that a batch writes for people, made from its database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from grader import tasks
+from grader.checks.settings import project_folder
+from grader.submission.choose import Choice
+from grader.submission.course import Course
+from grader.submission.gradebook import write_gradebook, write_unread
+from grader.submission.grades import StudentGrade, grade_all
+from grader.submission.pages import (
+    write_leaderboard,
+    write_overview,
+    write_student,
+    write_suspicions,
+)
+from grader.submission.store import Store
+from grader.submission.suspicions import suspicions
+
+
+class Books:
+    """Gradebook and pages of a batch, in its folder."""
+
+    def __init__(
+        self,
+        store: Store,
+        out: Path,
+        course: Course,
+        choice: Choice,
+        selected: Sequence[tasks.Task],
+    ) -> None:
+        self._store = store
+        self._out = out
+        self._course = course
+        self._choice = choice
+        self._selected = selected
+        self._next = 0.0
+
+    def grades(self) -> list[StudentGrade]:
+        """Everybody, in the order of the sheet."""
+        rows = sorted(self._store.rows(), key=lambda row: (row.line, row.id))
+        return grade_all(rows, self._choice, self._course, self._selected)
+
+    def update(self, student: str) -> None:
+        """Gradebook and the student's page, for no more than a twentieth of the time."""
+        begin = time.monotonic()
+        if begin < self._next:
+            return
+        grades = self.grades()
+        write_gradebook(self._out / "gradebook.csv", grades, self._selected)
+        for grade in grades:
+            if grade.student == student:
+                write_student(self._out, grade)
+        end = time.monotonic()
+        self._next = end + 20 * (end - begin)
+
+    def write(self, title: str) -> list[StudentGrade]:
+        """Everything."""
+        grades = self.grades()
+        unread = self._choice.unread
+        write_gradebook(self._out / "gradebook.csv", grades, self._selected)
+        write_unread(self._out / "unread.csv", unread)
+        for grade in grades:
+            write_student(self._out, grade)
+        write_overview(self._out, self._course.name or title, grades, unread, self._selected)
+        write_leaderboard(self._out, grades)
+        found = suspicions(self._store, self._store.rows(), project_folder())
+        write_suspicions(self._out, found)
+        return grades

@@ -1,0 +1,191 @@
+"""The state of a student's checkout: can what he has be handed in, and is it what he thinks?"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from grader import tasks
+
+_SECONDS: Final = 30.0
+_MOST: Final = 8
+_URL = re.compile(
+    r"(?:https?://|ssh://|git://)(?:[^@/]+@)?([^/:]+)(?::\d+)?/(.+?)(?:\.git)?/?|"
+    r"(?:[^@/\s]+@)?([^/:\s]+):(?!//)/?(.+?)(?:\.git)?/?"
+)
+
+
+class NoCheckout(RuntimeError):
+    """There is no repository, or no git."""
+
+
+@dataclass
+class Checkout:
+    """problems: what must be put right before the link is worth anything. notes: what to know.
+
+    link: to hand in; "" as long as there is a problem that makes it lead nowhere.
+    """
+
+    sha: str = ""
+    branch: str = ""
+    link: str = ""
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def look(folder: Path, remote: str = "", branch: str = "") -> Checkout:
+    """What stands in the checkout that holds `folder`.
+
+    remote: its name; "" is the branch's own, else origin, else the only one. branch: the one that
+    work should be on; "" is the remote's main one. Asks nobody else: what was pushed is what
+    this checkout remembers of it. Raises `NoCheckout`.
+    """
+    git = _Git(folder)
+    found = Checkout()
+    found.sha = git.line("rev-parse", "--verify", "--quiet", "HEAD")
+    if not found.sha:
+        found.problems.append("nothing is committed yet: git add, git commit")
+        return found
+    found.branch = git.line("symbolic-ref", "--quiet", "--short", "HEAD")
+    _uncommitted(git, found)
+    _outside(git, found)
+    remotes = git.lines("remote")
+    name = remote or git.line("config", f"branch.{found.branch}.remote")
+    if not name or name == ".":
+        name = "origin" if "origin" in remotes or len(remotes) != 1 else remotes[0]
+    if name not in remotes:
+        there = f"there are {', '.join(remotes)}" if remotes else "there is none"
+        found.problems.append(
+            f"no remote named {name} ({there}): make a repository on GitHub and "
+            f"git remote add {name} URL"
+        )
+        return found
+    _branch(git, found, name, branch)
+    _unpushed(git, found, name)
+    url = git.line("remote", "get-url", name)
+    link = link_to(url, found.sha)
+    if not link:
+        found.problems.append(
+            f"the remote {name} is {url}, which is on no host: nobody could follow a link to it"
+        )
+    elif not found.problems:
+        found.link = link
+    return found
+
+
+class _Git:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        if not self.line("rev-parse", "--show-toplevel"):
+            raise NoCheckout(f"{folder} is in no git repository: git init, or clone yours")
+        self._folder = Path(self.line("rev-parse", "--show-toplevel"))
+
+    def text(self, *arguments: str) -> str:
+        try:
+            done = subprocess.run(
+                ["git", *arguments],
+                cwd=self._folder,
+                env=os.environ | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_SECONDS,
+            )
+        except FileNotFoundError:
+            raise NoCheckout("git is not installed") from None
+        except subprocess.TimeoutExpired:
+            raise NoCheckout(f"git {arguments[0]} did not end within {_SECONDS:g} s") from None
+        return done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else ""
+
+    def line(self, *arguments: str) -> str:
+        return self.text(*arguments).strip()
+
+    def lines(self, *arguments: str) -> list[str]:
+        return self.text(*arguments).splitlines()
+
+    def paths(self, *arguments: str) -> list[str]:
+        return [path for path in self.text(*arguments, "-z").split("\0") if path]
+
+
+def _graded() -> set[str]:
+    return {f"assignments/{task.path}" for task in tasks.TASKS}
+
+
+def _uncommitted(git: _Git, found: Checkout) -> None:
+    changed = git.paths("diff", "--name-only", "HEAD")
+    untracked = git.paths("ls-files", "--others", "--exclude-standard")
+    # A graded file that .gitignore hides would be missing without a word.
+    ignored = git.paths("ls-files", "--others", "--ignored", "--exclude-standard", "assignments")
+    graded = sorted({*changed, *untracked, *ignored} & _graded())
+    if graded:
+        found.problems.append(
+            f"not committed: {_some(graded)}: git add them, git commit (the link leads to what is "
+            "committed)"
+        )
+    others = sorted({*changed, *untracked} - _graded())
+    if others:
+        found.notes.append(f"not committed, and not graded: {_some(others)}")
+    there = set(git.paths("ls-tree", "-r", "--name-only", "HEAD", "assignments"))
+    missing = sorted(_graded() - there - set(graded))
+    if missing:
+        found.notes.append(f"not in the commit, so that its tasks earn nothing: {_some(missing)}")
+
+
+def _outside(git: _Git, found: Checkout) -> None:
+    """What differs from the kit as it was handed out, and is not looked at when grading."""
+    # The commit that brought the kit's VERSION; without one, nobody can say what was handed out.
+    began = git.lines("log", "--diff-filter=A", "--format=%H", "--", "VERSION")
+    if not began:
+        return
+    changed = git.paths("diff", "--name-only", began[-1], "HEAD")
+    outside = [path for path in changed if path not in _graded()]
+    ours = [p for p in outside if p.startswith(("assignments/", "grader/", "kernels/"))]
+    if ours:
+        found.notes.append(
+            f"edited outside the stub files: {_some(ours)}: grading takes its own copy of these, "
+            "so that your solution must not depend on the edits"
+        )
+    others = [path for path in outside if path not in ours]
+    if others:
+        found.notes.append(f"not looked at when grading: {_some(others)}")
+
+
+def _branch(git: _Git, found: Checkout, remote: str, wanted: str) -> None:
+    head = git.line("symbolic-ref", "--quiet", "--short", f"refs/remotes/{remote}/HEAD")
+    wanted = wanted or head.removeprefix(f"{remote}/")
+    if not found.branch:
+        found.notes.append("HEAD is on no branch (detached): later commits are easily lost")
+    elif wanted and found.branch != wanted:
+        found.notes.append(
+            f"you are on the branch {found.branch}, not on {wanted}: the link leads to this "
+            "branch's commit"
+        )
+
+
+def _unpushed(git: _Git, found: Checkout, remote: str) -> None:
+    holding = git.lines(
+        "for-each-ref", "--contains", found.sha, "--format=%(refname)", f"refs/remotes/{remote}/"
+    )
+    if holding:
+        return
+    ahead = git.line("rev-list", "--count", "HEAD", "--not", f"--remotes={remote}")
+    count = f"{ahead} commit{'s' * (ahead != '1')}" if ahead else "the commit"
+    target = found.branch or "HEAD:main"
+    found.problems.append(f"not pushed: {count}: git push {remote} {target}")
+
+
+def link_to(url: str, sha: str) -> str:
+    """`https://HOST/USER/REPOSITORY/tree/SHA` for a remote's URL; "" for one on no host."""
+    match = _URL.fullmatch(url.strip())
+    if match is None or url.startswith(("/", "file:", ".")):
+        return ""
+    host, path = match[1] or match[3], match[2] or match[4]
+    return f"https://{host}/{path.strip('/')}/tree/{sha}"
+
+
+def _some(paths: list[str]) -> str:
+    more = len(paths) - _MOST
+    return ", ".join(paths[:_MOST]) + (f" and {more} more" if more > 0 else "")

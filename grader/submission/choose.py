@@ -1,0 +1,179 @@
+"""Which of a student's links counts: the latest valid one before the deadline of an assignment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from grader.checks.settings import CannotRun
+from grader.submission.course import Course
+from grader.submission.links import BadLink, Link, Rules, parse_link
+from grader.submission.sheet import Entry, Sheet
+
+NOT_PINNED: Final = "it names a branch or tag, not a commit: what it leads to can change"
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A row that counts for nothing, and why."""
+
+    entry: Entry
+    reason: str
+
+
+@dataclass
+class Submission:
+    """A link of a student that counts, for the assignments ("a1") for which it does.
+
+    late: by assignment, how long after its deadline; zero in time.
+    """
+
+    student: str
+    name: str
+    link: Link
+    pasted: str
+    line: int
+    time: datetime | None
+    late: dict[str, timedelta] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Choice:
+    """What a sheet comes to. submissions: in the order of the sheet's students.
+
+    without: students without any link that counts → why, of the last row. unread: all bad rows.
+    """
+
+    submissions: list[Submission]
+    without: dict[str, Unread]
+    unread: list[Unread]
+    names: dict[str, str]
+
+
+def choose(
+    sheet: Sheet,
+    course: Course,
+    assignments: Sequence[str],
+    *,
+    strict: bool = False,
+    local: bool = False,
+) -> Choice:
+    """Choose each student's link for each of the assignments ("a1", …).
+
+    strict: refuse links to branches and tags. local: take paths for links.
+    Raises `CannotRun` for a deadline and a sheet without times.
+    """
+    if not sheet.timed and any(course.deadline_of(key) is not None for key in assignments):
+        raise CannotRun(
+            "the sheet has no column of times, so that nobody can say what was handed in before "
+            "the deadline: name the column with --time-column, or grade without a deadline with "
+            "--deadline none"
+        )
+    rules = Rules(course.hosts, course.mirrors, local)
+    read: dict[str, list[tuple[Entry, Link, tuple[str, ...]]]] = {}
+    unread: list[Unread] = []
+    names: dict[str, str] = {}
+    for entry in sheet.entries:
+        read.setdefault(entry.student, [])
+        names[entry.student] = entry.name or names.get(entry.student, "")
+        try:
+            link, keys = _read(entry, rules, assignments, strict)
+        except BadLink as error:
+            unread.append(Unread(entry, str(error)))
+            continue
+        if keys:
+            read[entry.student].append((entry, link, keys))
+    submissions: list[Submission] = []
+    without: dict[str, Unread] = {}
+    for student, links in read.items():
+        own = _of_student(student, names[student], links, course, assignments)
+        bad = [each for each in unread if each.entry.student == student]
+        if own and bad:
+            own[-1].warnings += [f"line {e.entry.line} does not count: {e.reason}" for e in bad]
+        elif bad:
+            without[student] = bad[-1]
+        submissions += own
+    return Choice(submissions, without, unread, names)
+
+
+def _read(
+    entry: Entry, rules: Rules, assignments: Sequence[str], strict: bool
+) -> tuple[Link, tuple[str, ...]]:
+    """The link and the assignments that it is for. Raises `BadLink`."""
+    if entry.problem:
+        raise BadLink(entry.problem)
+    link = parse_link(entry.link, rules)
+    if strict and not link.pinned:
+        raise BadLink(f"{NOT_PINNED} (--strict): {entry.link[:200]!r}")
+    if not entry.assignment:
+        return link, tuple(assignments)
+    named = re.search(r"a?\s*(\d+)", entry.assignment.casefold())
+    if named is None:
+        raise BadLink(f"{entry.assignment[:100]!r} is no assignment: expected a0, a1, …")
+    key = f"a{int(named[1])}"
+    return link, (key,) if key in assignments else ()
+
+
+def _of_student(
+    student: str,
+    name: str,
+    links: Sequence[tuple[Entry, Link, tuple[str, ...]]],
+    course: Course,
+    assignments: Sequence[str],
+) -> list[Submission]:
+    """One submission for each different link that counts for some assignment."""
+    chosen: dict[int, Submission] = {}
+    for key in assignments:
+        candidates = _in_order(each for each in links if key in each[2])
+        if not candidates:
+            continue
+        entry, link, late, passed_over = _latest(candidates, course, key)
+        same = next((c for c in chosen.values() if c.link == link), None)
+        submission = same or chosen.setdefault(
+            entry.line, Submission(student, name, link, entry.link, entry.line, entry.time)
+        )
+        submission.late[key] = late
+        if same is None and not link.pinned:
+            submission.warnings.append(NOT_PINNED)
+        if passed_over:
+            rows = ", ".join(str(each.line) for each in passed_over)
+            submission.warnings.append(f"{key}: handed in again after the deadline (line {rows})")
+    return list(chosen.values())
+
+
+_Candidate = tuple[Entry, Link, tuple[str, ...]]
+
+
+def _in_order(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    """By time where the sheet has times; rows of one moment, and all others, as they stand."""
+    return sorted(candidates, key=lambda each: each[0].time.timestamp() if each[0].time else 0.0)
+
+
+def _latest(
+    candidates: Sequence[_Candidate], course: Course, key: str
+) -> tuple[Entry, Link, timedelta, list[Entry]]:
+    """(entry, link, how late, later rows that do not count)."""
+    deadline = course.deadline_of(key)
+    if deadline is None:
+        entry, link, _ = candidates[-1]
+        return entry, link, timedelta(0), []
+    in_time = [e for e in candidates if e[0].time and e[0].time <= deadline + course.late.grace]
+    if in_time and course.late.prefer == "in time":
+        entry, link, _ = in_time[-1]
+        after = [each[0] for each in candidates if each not in in_time]
+        return entry, link, timedelta(0), after
+    # Among the late ones, one that still counts for something goes before one that does not.
+    counting = [
+        each
+        for each in candidates
+        if each[0].time and course.late.factor(each[0].time - deadline) > 0
+    ]
+    entry, link, _ = (counting or candidates)[-1]
+    assert entry.time is not None, "rows without a readable time were left out"
+    after = [each[0] for each in candidates if each[0].line != entry.line and counting
+             and each not in counting]  # fmt: skip
+    return entry, link, max(timedelta(0), entry.time - deadline), after

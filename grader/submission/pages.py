@@ -1,0 +1,105 @@
+"""Pages of a batch: everybody, each student, the fastest, what a person should look at."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader import tasks
+from grader.report.files import write_atomically
+from grader.report.page import render
+from grader.submission.choose import Unread
+from grader.submission.gradebook import write_csv
+from grader.submission.grades import StudentGrade, tasks_of, words
+from grader.submission.suspicions import Suspicion
+
+
+@dataclass(frozen=True)
+class Place:
+    """One line of a leaderboard: a ratio and its spread."""
+
+    student: str
+    ratio: float
+    low: float
+    high: float
+
+
+def page_name(student: str) -> str:
+    """A file name of letters and digits, another one for every student."""
+    readable = re.sub(r"[^\w-]+", "_", student)[:40].strip("_")
+    return f"{readable}-{hashlib.sha256(student.encode()).hexdigest()[:8]}.html"
+
+
+def write_student(folder: Path, grade: StudentGrade, lang: str = "en") -> None:
+    """The page that a student may be sent: nothing of anybody else, no suspicion, no seed."""
+    page = render("student.html", grade=grade, lateness=words, lang=lang)
+    write_atomically(folder / "students" / page_name(grade.student), page)
+
+
+def write_overview(
+    folder: Path,
+    title: str,
+    grades: Sequence[StudentGrade],
+    unread: Sequence[Unread],
+    selected: Sequence[tasks.Task],
+) -> None:
+    """`index.html`."""
+    counts: dict[str, int] = {}
+    for grade in grades:
+        counts[grade.status] = counts.get(grade.status, 0) + 1
+    summary = f"{len(grades)} students: " + ", ".join(f"{n} {name}" for name, n in counts.items())
+    page = render(
+        "batch.html",
+        title=title,
+        summary=summary,
+        grades=[(grade, page_name(grade.student)) for grade in grades],
+        keys=list(dict.fromkeys(task.id.partition(".")[0] for task in selected)),
+        unread=unread,
+    )
+    write_atomically(folder / "index.html", page)
+
+
+def leaderboard(grades: Sequence[StudentGrade]) -> list[tuple[str, str, list[Place]]]:
+    """(task and check, baseline, places) of every check that was timed; the fastest first.
+
+    A result that was wrong, or earned nothing, has no place.
+    """
+    boards: dict[tuple[str, str], list[Place]] = {}
+    for grade in grades:
+        for row in grade.rows:
+            for task in tasks_of(row):
+                for check in task["checks"]:
+                    metrics = check["metrics"]
+                    if check["points"] > 0 and "ratio" in metrics:
+                        key = f"{task['task']}: {check['check']}", str(metrics.get("baseline", ""))
+                        low = metrics.get("ratio_low", metrics["ratio"])
+                        high = metrics.get("ratio_high", metrics["ratio"])
+                        place = Place(grade.student, metrics["ratio"], low, high)
+                        boards.setdefault(key, []).append(place)
+    return [
+        (title, baseline, sorted(places, key=lambda place: (-place.ratio, place.student)))
+        for (title, baseline), places in boards.items()
+    ]
+
+
+def write_leaderboard(folder: Path, grades: Sequence[StudentGrade]) -> None:
+    """`leaderboard.html` and `leaderboard.csv`."""
+    boards = leaderboard(grades)
+    write_atomically(folder / "leaderboard.html", render("leaderboard.html", boards=boards))
+    head = ["check", "baseline", "place", "student", "ratio", "low", "high"]
+    lines = [
+        [title, baseline, str(number), p.student, f"{p.ratio:g}", f"{p.low:g}", f"{p.high:g}"]
+        for title, baseline, places in boards
+        for number, p in enumerate(places, start=1)
+    ]
+    write_csv(folder / "leaderboard.csv", [head, *lines])
+
+
+def write_suspicions(folder: Path, found: Sequence[Suspicion]) -> None:
+    """`suspicions.html` and `suspicions.csv`."""
+    write_atomically(folder / "suspicions.html", render("suspicions.html", found=found))
+    lines = [[each.kind, ", ".join(each.students), each.where, each.what] for each in found]
+    write_csv(folder / "suspicions.csv", [["kind", "students", "where", "what"], *lines])

@@ -1,0 +1,1 @@
+"""Submissions that try to earn what they did not do, beside honest ones; see README.md."""

@@ -1,0 +1,8 @@
+# ruff: noqa
+"""The stub as it was handed out."""
+
+TASK = "a1.broadcast"
+SEEN = "implemented"
+QUICK = True
+
+# BEGIN SUBMISSION

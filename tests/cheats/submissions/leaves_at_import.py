@@ -1,0 +1,11 @@
+# ruff: noqa
+"""Ends the process before anything is checked."""
+
+TASK = "a1.broadcast"
+SEEN = "os._exit"
+QUICK = True
+
+# BEGIN SUBMISSION
+import os
+
+os._exit(0)
