@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
     from kernels.compilers import CompileError as CompileError
     from kernels.compilers import NoCompiler as NoCompiler
     from kernels.faults import KernelFault as KernelFault
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from kernels.ops import beside as beside
 
 __all__ = [
-    *("beside", "Kernels", "KernelFile", "cuda_available", "cuda_problem"),
+    *("beside", "usable", "Kernels", "KernelFile", "cuda_available", "cuda_problem"),
     *("ArgumentError", "CompileError", "KernelFault", "NoCompiler", "NotBuilt"),
 ]
 
@@ -51,6 +53,28 @@ def cuda_problem() -> str | None:
 def cuda_available() -> bool:
     """Whether kernels can be built for and launched on a GPU here."""
     return cuda_problem() is None
+
+
+def usable(file: str, *tensors: torch.Tensor) -> Kernels | None:
+    """The kernels beside the Python file `file`, where they can do the work on these tensors.
+
+        fused = kernels.usable(__file__, dst, src)
+        if fused is None:
+            dst.add_(src)
+        else:
+            fused.reduce_add(dst, src)
+
+    None unless all tensors are contiguous, on one CUDA device, and of one dtype, float32 or
+    bfloat16; None too when autograd would have to follow (a gradient is wanted of a tensor, outside
+    `torch.no_grad` and of an `autograd.Function`), and where there is no driver, no compiler, or
+    `python -m kernels.setup` has not run. On CPU tensors it costs a look at each. Whether the
+    kernels are *written* it does not know: a stub leaves its results as they were.
+    """
+    if not tensors or not all(tensor.is_cuda for tensor in tensors):
+        return None
+    from kernels import ops
+
+    return ops.beside_on_gpu(file) if ops.fit(*tensors) else None
 
 
 def __getattr__(name: str) -> Any:

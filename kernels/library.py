@@ -118,12 +118,22 @@ class KernelFile:
             self._modules[key] = self._load(device, mode)
         return self._modules[key]
 
+    def build(self, device: torch.device, mode: Mode) -> None:
+        """Build what a launch there would load, and load nothing. Raises as `launch` does."""
+        if device.type == "cuda":
+            self._cubin(device)
+        else:
+            build.build_cpu(self.source, checked=mode == "checked")
+
+    def _cubin(self, device: torch.device) -> tuple[bytes, int]:
+        number = device.index if device.index is not None else torch.cuda.current_device()
+        info = native.launcher().device_info(number)
+        return build.build_cubin(self.source, arch=f"sm_{info.major}{info.minor}"), number
+
     def _load(self, device: torch.device, mode: Mode) -> tuple[_Module, Path]:
         launcher = native.launcher()
         if device.type == "cuda":
-            number = device.index if device.index is not None else torch.cuda.current_device()
-            info = launcher.device_info(number)
-            cubin = build.build_cubin(self.source, arch=f"sm_{info.major}{info.minor}")
+            cubin, number = self._cubin(device)
             return cast(_Module, launcher.CudaModule(cubin, number)), self.path
         made = build.build_cpu(self.source, checked=mode == "checked")
         return cast(_Module, launcher.CpuModule(str(made.path), made.shared)), made.path

@@ -52,9 +52,20 @@ def folder() -> Path:
 
     Raises `NoCompiler` or `NotBuilt`.
     """
+    return cache.build_once(_name(), _build)
+
+
+def is_built() -> bool:
+    """Whether `folder` has nothing left to build."""
+    try:
+        return (cache.cache_folder() / _name()).is_dir()
+    except OSError:
+        return False
+
+
+def _name() -> str:
     python = f"{sys.implementation.cache_tag}:{sysconfig.get_platform()}"
-    name = f"native-{cache.digest([sources_digest(), python])}"
-    return cache.build_once(name, _build)
+    return f"native-{cache.digest([sources_digest(), python])}"
 
 
 def library() -> Path:

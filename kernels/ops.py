@@ -15,13 +15,14 @@ from typing import Any
 
 import torch
 
-from kernels import native
+from kernels import cuda_available, native
 from kernels.library import ArgumentError, KernelFile, Mode
 
 _BLOCK = 256
 _WAVES = 8  # blocks of 256 threads that a multiprocessor holds at once
 _CPU_BLOCKS = 64
 _MAX_SHARED = 227 << 10
+_SUFFIXES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 
 class Kernels:
@@ -38,6 +39,7 @@ class Kernels:
         _same_shape("src", src, "dst", dst)
         n = dst.numel()
         self._launch(f"reduce_add_{_suffix(dst)}", [dst, src, n], dst, -(-n // _per_block(dst)))
+        _changed(dst)
 
     def adamw(
         self,
@@ -66,6 +68,7 @@ class Kernels:
         numbers = [n, lr, *betas, eps, weight_decay, *corrections]
         arguments = [param, grad, exp_avg, exp_avg_sq, *numbers]
         self._launch(f"adamw_{_suffix(param)}", arguments, param, -(-n // _per_block(param)))
+        _changed(param, exp_avg, exp_avg_sq)
 
     def vocab_cross_entropy_forward(
         self, logits: torch.Tensor, target: torch.Tensor, vocab_start: int
@@ -226,7 +229,37 @@ class Kernels:
 @functools.cache
 def beside(file: str, mode: Mode = "fast") -> Kernels:
     """The kernels of the kernels.cu that lies beside the Python file `file`."""
-    return Kernels(Path(file).absolute().parent / "kernels.cu", mode)
+    return _in_folder(Path(file).absolute().parent, mode)
+
+
+@functools.cache
+def beside_on_gpu(file: str) -> Kernels | None:
+    """As `beside`; None where kernels cannot be built for, or launched on, a GPU.
+
+    The native layer is not built here: that takes half a minute, which nobody expects of a step.
+    """
+    return beside(file) if native.is_built() and cuda_available() else None
+
+
+@functools.cache
+def _in_folder(folder: Path, mode: Mode) -> Kernels:
+    return Kernels(folder / "kernels.cu", mode)
+
+
+def fit(*tensors: torch.Tensor) -> bool:
+    """Whether kernels take these tensors, and autograd need not know.
+
+    Contiguous, on one device, of one dtype, float32 or bfloat16; no gradient is wanted of them.
+    """
+    first = tensors[0]
+    if first.dtype not in _SUFFIXES:
+        return False
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return False
+    return all(
+        tensor.dtype == first.dtype and tensor.device == first.device and tensor.is_contiguous()
+        for tensor in tensors
+    )
 
 
 def _resident(like: torch.Tensor) -> int:
@@ -246,10 +279,16 @@ def _per_block(like: torch.Tensor) -> int:
 
 
 def _suffix(tensor: torch.Tensor) -> str:
-    names = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-    if tensor.dtype not in names:
+    if tensor.dtype not in _SUFFIXES:
         raise ArgumentError(f"kernels take float32 or bfloat16, got {tensor.dtype}")
-    return names[tensor.dtype]
+    return _SUFFIXES[tensor.dtype]
+
+
+def _changed(*tensors: torch.Tensor) -> None:
+    """Let autograd know, as torch's own operations in place do, so that it refuses stale values."""
+    for tensor in tensors:
+        if not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)
 
 
 def _new(like: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

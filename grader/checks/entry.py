@@ -74,7 +74,7 @@ def _run(
 
 def _described(result: SimulationResult, with_record: bool) -> dict[str, Any]:
     return {
-        "outputs": [_plain(value) for value in result.returns] if not result.errors else [],
+        "outputs": [plain(value) for value in result.returns] if not result.errors else [],
         "errors": [_error(error) for error in result.errors.values()],
         "findings": [_finding(finding) for finding in result.findings],
         "warnings": [_finding(finding) for finding in result.warnings],
@@ -84,14 +84,14 @@ def _described(result: SimulationResult, with_record: bool) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Detached from autograd's graphs; everything else is judged by the codec."""
     if isinstance(value, torch.Tensor):
         return value.detach()
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_plain(item) for item in value)
+        return type(value)(plain(item) for item in value)
     return value
 
 

@@ -49,7 +49,8 @@ def check(task: str, points: float, name: str) -> Callable[[_F], _F]:
 DOES_NOT_COMPILE = "the file does not compile: nothing in it can be graded until it does"
 DOES_NOT_IMPORT = "a file of the solution cannot be imported"
 EXCEEDS_LIMITS = "a loop that prints or allocates without end"
-FINAL = (DOES_NOT_COMPILE, DOES_NOT_IMPORT, EXCEEDS_LIMITS)
+KILLS_OTHERS = "it ends processes that are not its own"
+FINAL = (DOES_NOT_COMPILE, DOES_NOT_IMPORT, EXCEEDS_LIMITS, KILLS_OTHERS)
 
 
 class CheckFailed(AssertionError):

@@ -21,6 +21,8 @@ class Settings:
     """Read by fixtures through `request.config.stash[plugin.SETTINGS]` or the `settings` fixture.
 
     solution: as the user named it ("assignments", "reference" or a path); folder: where it lies.
+    sandbox: the solution's processes run in a sandbox; brokered: its volume is confirmed in a world
+    whose every message passes through this process.
     selected: ids of the tasks to grade, None for all that are collected.
     """
 
@@ -31,6 +33,8 @@ class Settings:
     throughput: bool = True
     in_process: bool = False
     debug: bool = False
+    sandbox: bool = False
+    brokered: bool = False
     language: str = "en"
     selected: tuple[str, ...] | None = None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grader.harness import Limits, WorkerServer
+    from grader.harness.sandbox import Sandbox
     from grader.harness.worlds import WorldOptions
     from grader.harness.worlds_adopted import AdoptedMachines
     from grader.harness.worlds_reply import WorldReply
@@ -22,11 +23,41 @@ DRIVERS = Path(__file__).parent / "drivers"
 PRELOAD: tuple[str, ...] = (
     "grader.checks.entry",
     "grader.checks.real_entry",
+    "grader.checks.brokered_entry",
     *(f"grader.checks.drivers.{file.stem}" for file in sorted(DRIVERS.glob("[a-z]*.py"))),
 )
 
+#: A brokered world of more ranks shares these out by chance.
+RANK_SERVERS = 4
+
 _server: WorkerServer | None = None
+_rank_servers: list[WorkerServer] = []
 _machines: AdoptedMachines | None = None
+_sandbox: Sandbox | None = None
+
+
+def use_sandbox(folder: Path) -> None:
+    """Let the server run in a sandbox that shows this solution. Raises `CannotRun`."""
+    global _sandbox
+    from grader.checks.sandboxed import sandbox_for
+
+    _sandbox = sandbox_for(folder)
+
+
+def sandbox() -> Sandbox | None:
+    """The sandbox that the server runs in, if it does."""
+    return _sandbox
+
+
+def rank_servers() -> list[WorkerServer]:
+    """The servers of a brokered world: each in a sandbox of its own, apart from all others."""
+    from grader.harness import WorkerServer
+
+    if _sandbox is None:
+        raise RuntimeError("a brokered world needs a sandbox")
+    while len(_rank_servers) < RANK_SERVERS:
+        _rank_servers.append(WorkerServer(preload=list(PRELOAD), sandbox=_sandbox))
+    return _rank_servers
 
 
 def start() -> None:
@@ -35,7 +66,7 @@ def start() -> None:
     if _server is None:
         from grader.harness import WorkerServer
 
-        _server = WorkerServer(preload=list(PRELOAD))
+        _server = WorkerServer(preload=list(PRELOAD), sandbox=_sandbox)
 
 
 def running() -> bool:
@@ -88,8 +119,11 @@ def run_world(
 
 
 def stop() -> None:
-    """End the server; the next `server()` starts another."""
-    global _server, _machines
+    """End the servers; the next `server()` starts another."""
+    global _server, _machines, _sandbox
+    _sandbox = None
+    while _rank_servers:
+        _rank_servers.pop().close()
     if _machines is not None:
         _machines.close()
         _machines = None

@@ -9,23 +9,24 @@ into the failure that says what went wrong.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
-import torch
-
 from grader import tasks
-from grader.checks import workers
+from grader.checks import brokered, workers
 from grader.checks.framework import (
     DOES_NOT_COMPILE,
     DOES_NOT_IMPORT,
+    KILLS_OTHERS,
     CheckFailed,
     LimitExceeded,
     SolutionError,
     SolutionTimeout,
     Unimplemented,
 )
+from grader.checks.sameness import same as same
 from grader.checks.settings import Settings
 from grader.fabric.record_io import record_from_columns
 from grader.fabric.trace import Trace
@@ -43,6 +44,10 @@ CAUSES = {
     "non_contiguous": "a view with strides was passed on as it is",
     "forbidden_call": "the task is to be built from point-to-point calls",
 }
+
+#: Told of every run, before it is judged: (task, what `entry.simulated` returned of it). A report
+#: keeps some of them to draw.
+RUN_LISTENERS: list[Callable[[str, dict[str, Any]], None]] = []
 
 
 @dataclass
@@ -62,13 +67,23 @@ class Outcome:
     """What a run came to.
 
     outputs: what the driver returned, by rank (empty when ranks raised). errors: by rank.
-    warnings: what the sanitizer noted without failing the run.
+    warnings: what the sanitizer noted without failing the run. confirm: called before anybody
+    reads the trace, once; it raises CheckFailed when the trace does not hold.
     """
 
     outputs: list[Any]
-    trace: Trace
+    claimed: Trace
     errors: dict[int, RankFailure] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    confirm: Callable[[], None] | None = None
+
+    @property
+    def trace(self) -> Trace:
+        """What was sent. Raises CheckFailed when it is not what a brokered world saw."""
+        if self.confirm is not None:
+            self.confirm()
+            self.confirm = None
+        return self.claimed
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.outputs, self.trace))
@@ -125,9 +140,11 @@ class SimulatedCluster:
             "device": self._settings.device,
         }
         runs = self._call(payload, task, wall_seconds)
+        for listener in RUN_LISTENERS:
+            listener(task, runs[0])
         outcome = self._outcome(runs[0], task, expect_errors)
         for number, run in enumerate(runs[1:], start=1):
-            other = self._outcome(run, task, expect_errors, trace=outcome.trace)
+            other = self._outcome(run, task, expect_errors, trace=outcome.claimed)
             if not same(outcome.outputs, other.outputs):
                 raise CheckFailed(
                     f"the result depends on the order in which ranks happen to run (order {number} "
@@ -138,6 +155,10 @@ class SimulatedCluster:
             self._hint(payload, task, wall_seconds, outcome)
         if outcome.warnings:
             self._metrics.setdefault("warnings", []).extend(outcome.warnings)
+        if self._settings.brokered and 2 <= len(inputs) <= brokered.MAX_RANKS:
+            if not outcome.errors:
+                confirmation = brokered.Confirmation(payload, task, wall_seconds, self._metrics)
+                outcome.confirm = partial(confirmation.check, outcome.outputs, outcome.claimed)
         return outcome
 
     def _call(self, payload: dict[str, Any], task: str, wall_seconds: float) -> list[Any]:
@@ -198,6 +219,8 @@ def _unimplemented(errors: dict[int, RankFailure], task: str) -> None:
         known = {each.id for each in tasks.TASKS}
         if error.message == task:
             raise Unimplemented(f"{task} is not implemented yet")
+        if not error.message and error.type == "NotImplementedError":  # of one's own helper, say
+            raise Unimplemented(f"{task} is not implemented yet ({error.location})")
         if error.message in known:
             raise Unimplemented(
                 f"{task} calls {error.message} ({error.location}), which is not implemented yet"
@@ -236,7 +259,10 @@ def _not_ok(reply: Reply, task: str) -> CheckFailed | RuntimeError:
         )
     if reply.status == "raised" and reply.error is not None:
         return RuntimeError(f"{reply.error.type}: {reply.error.message}\n{reply.error.traceback}")
-    kind = LimitExceeded if reply.status in ("memory", "flood") else SolutionError
+    if "server was killed" in reply.detail:
+        return SolutionError(f"{task} ended its process: {reply.detail}{tail}", cause=KILLS_OTHERS)
+    exceeded = reply.status in ("memory", "flood") or "the limit is" in reply.detail
+    kind = LimitExceeded if exceeded else SolutionError
     return kind(f"{task} ended its process: {reply.detail}{tail}")
 
 
@@ -244,25 +270,3 @@ def _tail(text: str, lines: int = 12) -> str:
     kept = text.rstrip().splitlines()
     cut = ["…"] if len(kept) > lines else []
     return "\n".join(f"  {line[:200]}" for line in [*cut, *kept[-lines:]])
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    whole = tensor.detach().contiguous()
-    # A tensor of one element is contiguous whatever its stride says; a view asks for stride 1.
-    flat = whole.as_strided((whole.numel(),), (1,), whole.storage_offset())
-    return flat.view(torch.uint8)
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two outputs (nested data) are equal bit for bit."""
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        if a.shape != b.shape or a.dtype != b.dtype or a.is_meta != b.is_meta:
-            return False
-        if a.is_meta:
-            return True
-        return torch.equal(_bits(a), _bits(b))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return type(a) is type(b) and (a == b or a != a)

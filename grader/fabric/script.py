@@ -30,6 +30,19 @@ def _neighbours(folder: Path) -> list[str]:
     return sorted(name for name in names if name.isidentifier() and name not in sys.modules)
 
 
+def _package(script: Path) -> tuple[str, Path]:
+    """The package that a script is in, and the folder that holds its outermost one.
+
+    A script in no package: "" and its own folder.
+    """
+    names: list[str] = []
+    folder = script.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), folder if names else script.parent
+
+
 def run_script(
     script: Path,
     ranks: int,
@@ -44,6 +57,8 @@ def run_script(
 ) -> SimulationResult:
     """Run `script` with arguments `argv` on `ranks` simulated ranks.
 
+    A script inside a package is run as `python -m` would: its relative imports work.
+
     devices_per_node: sets LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK as on nodes of that size.
     compute: record FLOPs and bytes, so that the run can be timed.
 
@@ -57,6 +72,7 @@ def run_script(
     except (SyntaxError, ValueError) as error:
         raise ScriptError(f"{script} does not compile: {error}") from None
     local = devices_per_node or ranks
+    package, root = _package(script)
 
     def variables(rank: int) -> dict[str, str]:
         node = {
@@ -71,6 +87,8 @@ def run_script(
         module = ModuleType("__main__")
         module.__file__ = str(script)
         module.__dict__["__builtins__"] = __builtins__
+        if package:
+            module.__package__ = package
         state = current_state()
         assert state is not None
         state.modules["__main__"] = module
@@ -83,7 +101,11 @@ def run_script(
 
     folder = str(script.parent)
     main = sys.modules["__main__"]
-    sys.path.insert(0, folder)
+    path = list(dict.fromkeys([folder, str(root)]))
+    sys.path[:0] = path
+    own = _neighbours(script.parent)
+    if package:
+        own.append(package.partition(".")[0])
     try:
         return simulate(
             body,
@@ -92,11 +114,12 @@ def run_script(
             schedule=schedule,
             compute=compute,
             time_limit=time_limit,
-            packages=_neighbours(script.parent),
+            packages=own,
             argv=[str(script), *argv],
             environment=variables,
             initialize=False,
         )
     finally:
         sys.modules["__main__"] = main
-        sys.path.remove(folder)
+        for each in path:
+            sys.path.remove(each)

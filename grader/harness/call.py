@@ -18,9 +18,11 @@ from grader.harness.directories import remove_directory
 from grader.harness.events import step
 from grader.harness.reply import Limits, OutputTail, Reply, Status, exit_words
 from grader.harness.result import Refused, ResultReader
+from grader.harness.sandbox import Running
 from grader.harness.worker import EXIT_NO_CHANNEL
 
 _LOOK_SECONDS: Final = 0.03
+_LONGEST_PAUSE_SECONDS: Final = 0.5
 _STACKS_SECONDS: Final = 0.25
 _STACKS_SECONDS_MEMORY: Final = 0.1
 _STACKS_QUIET_SECONDS: Final = 0.03
@@ -57,10 +59,13 @@ class Call:
         hold: bool = False,
         cores: list[int] | None = None,
         extra_fds: list[int] | None = None,
+        sandbox: Running | None = None,
     ) -> None:
         self._request = control
+        self._sandbox = sandbox
         self._base = base_directory
         self._limits = limits
+        self._cpu_seconds = limits.cpu_seconds or 4 * limits.wall_seconds
         self._token = os.urandom(16).hex()
         self._hold = hold
         self._cores = cores
@@ -224,18 +229,27 @@ class Call:
     def _look(self, now: float) -> None:
         """Memory and number of processes of the whole tree."""
         members = processes.tree(self.pid)
+        # Processes first: the memory of those that fork cannot be read while they do.
+        if len(members) > self._limits.processes:
+            words = f"{len(members)} processes at once; the limit is {self._limits.processes}"
+            self._end("died", words)
+            return
         used = processes.memory(members, self._limits.memory_bytes)
         if used > self._limits.memory_bytes:
             mib = 1 << 20
             words = f"{used // mib} MiB of memory; the limit is {self._limits.memory_bytes // mib}"
             self._verdict = ("memory", words + " MiB")
             self._ask_stacks(_STACKS_SECONDS_MEMORY)
-        elif len(members) > self._limits.processes:
-            words = f"{len(members)} processes at once; the limit is {self._limits.processes}"
+        elif (spent := processes.cpu_seconds(members)) > self._cpu_seconds:
+            words = f"{spent:.1f} s of CPU time; the limit is {self._cpu_seconds:g} s"
             self._end("died", words)
+        elif self._sandbox is not None and (problem := self._sandbox.overfull()) is not None:
+            self._end("died", problem)
         after = time.monotonic()
-        # On a machine with many processes a look is dear: never more than a tenth of our time.
-        self._next_look = after + max(_LOOK_SECONDS, 9 * (after - now))
+        # On a machine with many processes a look is dear: not more than a tenth of our time. But
+        # it is also dear when a bomb goes off, and then the next must not be long in coming.
+        pause = min(9 * (after - now), _LONGEST_PAUSE_SECONDS)
+        self._next_look = after + max(_LOOK_SECONDS, pause)
 
     def _end(self, status: Status, detail: str) -> None:
         if self._verdict is None:
@@ -265,7 +279,7 @@ class Call:
             return
         message = json.loads(data)
         if message["event"] == "started":
-            self.pid = message["pid"]
+            self.pid = self._pid(message["pid"])
             self._began = time.monotonic()
             self._deadline = self._began + self._limits.wall_seconds
             self._next_look = self._began + _LOOK_SECONDS
@@ -277,6 +291,15 @@ class Call:
             self._acknowledged = True
         else:
             self._exit = message
+
+    def _pid(self, told: Any) -> int:
+        """The number that the server's child has here."""
+        if self._sandbox is None:
+            return int(told)
+        pid = self._sandbox.locate(told)
+        if not pid:
+            raise ServerLost("its worker was gone before the call began")
+        return pid
 
     def _read(self, fd: int) -> bytes | None:
         """What there is; empty at its end, None when there is nothing now."""

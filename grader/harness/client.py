@@ -21,6 +21,7 @@ from grader.harness import processes, worker
 from grader.harness.call import Call, ServerLost
 from grader.harness.directories import remove_directory
 from grader.harness.reply import Limits, Reply, failure, raised_error
+from grader.harness.sandbox import Running, Sandbox, launch
 
 _KIT: Final = Path(__file__).resolve().parents[2]
 _READY_SECONDS: Final = 180.0
@@ -56,23 +57,37 @@ def _environment(extra: Mapping[str, str], mark: str) -> dict[str, str]:
 class _Server:
     """One server process and the examiner's end of its control socket."""
 
-    def __init__(self, preload: list[str], path: list[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self, preload: list[str], path: list[str], env: Mapping[str, str], sandbox: Sandbox | None
+    ) -> None:
         self.mark = secrets.token_hex(16)
+        self.running: Running | None = None
         self.directory = tempfile.mkdtemp(prefix="tinyparallel-")
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        program = [sys.executable, "-m", "grader.harness.server"]
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "grader.harness.server", "--fd", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                cwd=_KIT,
-                env=_environment(env, self.mark),
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                start_new_session=True,
-            )
-        settings = {"preload": preload, "path": path, "directory": self.directory}
+            program += ["--fd", str(theirs.fileno())]
+            options: dict[str, Any] = {
+                "pass_fds": [theirs.fileno()],
+                "cwd": str(_KIT),
+                "env": _environment(env, self.mark),
+                "stdin": subprocess.DEVNULL,
+                "stdout": self._log,
+                "stderr": self._log,
+                "start_new_session": True,
+            }
+            if sandbox is None:
+                self._process = subprocess.Popen(program, **options)
+            else:
+                self.running = launch(sandbox, program, self.directory, **options)
+                self._process = self.running.process
+        settings: dict[str, Any] = {
+            "preload": preload,
+            "path": path,
+            "directory": self.directory,
+            "sandboxed": sandbox is not None,
+        }
         with contextlib.suppress(BrokenPipeError):  # it died at once: ready() will say so
             self._control.send(json.dumps(settings).encode())
         self._lock = threading.Lock()
@@ -110,6 +125,8 @@ class _Server:
                 words = "\n".join(f"{name}:\n{text}" for name, text in failed.items())
                 raise WorkerServerError(f"the worker server could not import {words}")
             self._control.settimeout(5.0)
+            if self.running is not None:
+                self.running.first_pid()
             self._ready = True
 
     def _words(self) -> str:
@@ -128,16 +145,21 @@ class _Server:
     def end(self, patience: float) -> None:
         """Close it, kill it after ``patience`` seconds, and see that nothing is left."""
         self._control.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self.running is not None:
+            self.running.end()  # and with it all that was inside
+        else:
+            self._kill_all()
+        self._log.close()
+        remove_directory(self.directory)
+
+    def _kill_all(self) -> None:
+        self._process.kill()
+        self._process.wait()
         deadline = time.monotonic() + 5.0
         while processes.kill_marked(f"{_MARK}={self.mark}") and time.monotonic() < deadline:
             time.sleep(0.005)  # killed processes take a moment to go
-        self._log.close()
-        remove_directory(self.directory)
 
 
 class WorkerServer:
@@ -150,6 +172,7 @@ class WorkerServer:
             examiner's ``sys.path`` by default.
         env: variables for the workers beside PATH, LANG and the like. Nothing else of the
             examiner's environment reaches them.
+        sandbox: run the server, and so all workers, in one. Raises SandboxUnavailable.
 
     Safe to use from several threads. Starts a new server when the old one has died.
     """
@@ -160,17 +183,19 @@ class WorkerServer:
         *,
         path: Iterable[str | Path] | None = None,
         env: Mapping[str, str] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         entries = sys.path if path is None else path
         self._path = list(dict.fromkeys([str(_KIT), *(os.path.abspath(p) for p in entries)]))
         self._preload = list(preload)
         self._env = dict(env or {})
+        self._sandbox = sandbox
         self._lock = threading.Lock()
         self._closed = False
         self._server = self._start()
 
     def _start(self) -> _Server:
-        return _Server(self._preload, self._path, self._env)
+        return _Server(self._preload, self._path, self._env, self._sandbox)
 
     def __enter__(self) -> Self:
         return self
@@ -263,6 +288,7 @@ class WorkerServer:
                 limits or Limits(),
                 progress,
                 build,
+                sandbox=server.running,
             )
             reply = call.run()
             if call.server_lost:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
+_PR_SET_DUMPABLE: Final = 4
 _HAS_CHILDREN_FILE: Final = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,6 +38,20 @@ def die_with_parent() -> None:
 def forbid_privileges() -> None:
     """No set-uid program gains rights from here: it would be one that we cannot kill."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def guard_memory(guarded: bool) -> None:
+    """Whether others of the same user are kept out of this process's memory (/proc, ptrace)."""
+    _prctl(_PR_SET_DUMPABLE, 0 if guarded else 1)
+
+
+def numbers(pid: int) -> list[int]:
+    """The numbers of a process: ours, then one for each process namespace that it is deeper in."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"NSpid:"):
+                return [int(number) for number in line.split()[1:]]
+    return []
 
 
 def _parents() -> dict[int, list[int]]:
@@ -106,6 +122,15 @@ def memory(pids: Iterable[int], limit: int) -> int:
     return resident if resident <= limit else sum(_pss(pid) for pid in known)
 
 
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU time of the processes, with that of children that they have waited for."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+            ticks += sum(map(int, file.read().rpartition(b")")[2].split()[11:15]))
+    return ticks / _TICKS_PER_SECOND
+
+
 def send_signal(pid: int, number: int) -> bool:
     """Send a signal; False when there is no such process any more."""
     try:
@@ -113,6 +138,15 @@ def send_signal(pid: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended (it may wait to be reaped)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
 
 
 def kill_tree(pid: int) -> None:

@@ -28,6 +28,7 @@ class Limits:
 
     ``result_bytes`` bounds what the call sends back (result and progress together),
     ``file_bytes`` each file it writes, ``output_bytes`` its stdout and stderr together.
+    ``cpu_seconds`` is the CPU time of the whole tree; ``None``: four times ``wall_seconds``.
     """
 
     wall_seconds: float = 10.0
@@ -36,6 +37,7 @@ class Limits:
     processes: int = 32
     result_bytes: int = 256 << 20
     file_bytes: int = 1 << 30
+    cpu_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,16 @@ import gc
 import importlib
 import json
 import os
+import resource
 import selectors
 import shutil
 import signal
 import socket
+import stat
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -34,6 +37,7 @@ from grader.harness import processes, worker
 _LOOK_SECONDS: Final = 0.03
 _SWEEP_SECONDS: Final = 3.0
 _MAX_MESSAGE: Final = 1 << 16
+_MAX_TASKS: Final = 4096
 
 
 @dataclass
@@ -46,8 +50,11 @@ class _Child:
 
 
 class _Server:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, private: Iterable[str]) -> None:
+        """private: folders that nobody else writes to; empty outside a sandbox."""
         self._control = control
+        self._private = tuple(private)
+        self._littered = False
         self._examiner = os.getppid()
         self._children: dict[int, _Child] = {}
         self._cores = sorted(os.sched_getaffinity(0))
@@ -102,6 +109,7 @@ class _Server:
         child = _Child(pid, status, core)
         child.status.setblocking(False)
         self._children[pid] = child
+        self._littered = True
         self._selector.register(child.status, selectors.EVENT_READ, child)
         self._next_look = time.monotonic() + _LOOK_SECONDS
         self._tell(child, {"event": "started", "pid": pid})
@@ -140,6 +148,16 @@ class _Server:
         if command == b"end":  # its result is there; what it leaves behind comes to us
             processes.send_signal(child.pid, signal.SIGKILL)
         else:
+            self._kill(child)
+
+    def _kill(self, child: _Child) -> None:
+        """Kill a child with all its descendants."""
+        running = [other for other in self._children.values() if other.exit is None]
+        if self._private and running == [child]:
+            # In a process namespace of our own: all but us, at once, faster than any can fork.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+        else:
             processes.kill_tree(child.pid)
 
     def _reap(self) -> None:
@@ -169,6 +187,10 @@ class _Server:
                     return False
             except ChildProcessError:
                 return True  # no child of any kind: the usual end, without a look at /proc
+        if self._private and not running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+            return False
         strays = [pid for pid in processes.children(os.getpid()) if pid not in running]
         for stray in strays:
             processes.kill_tree(stray)
@@ -183,6 +205,10 @@ class _Server:
         clean = self._kill_strays()
         spent = time.monotonic() - now
         self._next_look = now + max(_LOOK_SECONDS, 10 * spent)
+        if clean and self._littered and len(over) == len(self._children):
+            for folder in self._private:
+                empty(folder)
+            self._littered = False
         for child in over:
             if clean or now - child.exited_at > _SWEEP_SECONDS:
                 assert child.exit is not None
@@ -199,13 +225,32 @@ class _Server:
         """Kill all that is left."""
         for child in self._children.values():
             if child.exit is None:
-                processes.kill_tree(child.pid)
+                self._kill(child)
         deadline = time.monotonic() + _SWEEP_SECONDS
         while time.monotonic() < deadline:
             self._reap()
             if self._kill_strays():
                 return
             self._selector.select(0.005)
+
+
+def empty(folder: str) -> None:
+    """Remove all that lies in a folder, but nothing that is mounted there."""
+    here = os.lstat(folder).st_dev
+    folders = [folder]
+    for top in folders:  # those found on the way are visited too
+        with contextlib.suppress(OSError):
+            os.chmod(top, 0o700)
+            for entry in os.scandir(top):
+                with contextlib.suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    if not stat.S_ISDIR(found.st_mode):
+                        os.unlink(entry.path)
+                    elif found.st_dev == here:
+                        folders.append(entry.path)
+    for each in reversed(folders[1:]):
+        with contextlib.suppress(OSError):  # something is mounted below it
+            os.rmdir(each)
 
 
 def _preload(names: list[str]) -> dict[str, str]:
@@ -238,7 +283,12 @@ def main() -> NoReturn:
     gc.collect()
     gc.freeze()
     gc.disable()
-    server = _Server(control)
+    if settings["sandboxed"]:
+        processes.guard_memory(True)
+        # Of this user namespace; the kernel does not hold root to it.
+        resource.setrlimit(resource.RLIMIT_NPROC, (_MAX_TASKS, _MAX_TASKS))
+    private = {"/tmp", "/dev/shm", settings["directory"]} if settings["sandboxed"] else ()
+    server = _Server(control, filter(os.path.isdir, private))
     ready = {"event": "ready", "failed": failed, "threads": len(os.listdir("/proc/self/task"))}
     code = 0
     try:
@@ -249,7 +299,8 @@ def main() -> NoReturn:
         traceback.print_exc()
     finally:
         server.end()
-        shutil.rmtree(settings["directory"], ignore_errors=True)
+        if not settings["sandboxed"]:
+            shutil.rmtree(settings["directory"], ignore_errors=True)
         os._exit(code)
 
 

@@ -30,6 +30,7 @@ EXIT_NO_CHANNEL: Final = 86
 """Exit code of a worker that could not send its result."""
 _MAX_TEXT: Final = 64 << 10
 _MAX_FRAMES: Final = 64
+_MAX_FDS: Final = 4096
 
 _exit = os._exit  # student code may put something else in its place
 
@@ -143,6 +144,7 @@ def _set_apart(fds: list[int], directory: str, cores: list[int], file_bytes: int
     if os.getppid() != server:
         _exit(1)  # the server ended before it could be tied to us
     processes.forbid_privileges()
+    processes.guard_memory(False)  # the server may have guarded its own: /proc/self must be ours
     # Received descriptors may lie anywhere: move them out of the way of their final places.
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in fds]
     null = os.open(os.devnull, os.O_RDONLY)
@@ -166,10 +168,12 @@ def _set_apart(fds: list[int], directory: str, cores: list[int], file_bytes: int
     faulthandler.register(signal.SIGUSR1, file=STACKS_FD, all_threads=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    _lower(resource.RLIMIT_NOFILE, _MAX_FDS)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # when the machine runs out of memory: us first, not the examiner
     if cores:
         os.sched_setaffinity(0, cores)
+    os.makedirs(directory, exist_ok=True)  # in a sandbox the examiner's folders do not exist
     os.chdir(directory)
     os.environ.update(HOME=directory, TMPDIR=directory, PWD=directory)
     tempfile.tempdir = None
@@ -178,6 +182,13 @@ def _set_apart(fds: list[int], directory: str, cores: list[int], file_bytes: int
     import torch
 
     torch.set_num_threads(1)
+
+
+def _lower(kind: int, limit: int) -> None:
+    """Set a limit for good, unless there is a lower one."""
+    _, hard = resource.getrlimit(kind)
+    lowest = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(kind, (lowest, lowest))
 
 
 def _serve() -> int:

@@ -27,6 +27,7 @@ from grader.harness.devices import Machine, read_machine
 from grader.harness.directories import remove_directory
 from grader.harness.events import step
 from grader.harness.reply import Limits, Reply, Status
+from grader.harness.sandbox import Running
 from grader.harness.worlds_reply import WorldFailed, WorldReply
 
 _RANK_TARGET: Final = "grader.harness.worlds_rank:run"
@@ -105,7 +106,9 @@ class World:
             )
             self.began = time.monotonic()
             self.deadline = self.began + limits.wall_seconds
-            self.calls = self._calls(server.request, directory, target, payloads, meeting, options)
+            self.calls = self._calls(
+                server.request, directory, target, payloads, meeting, options, server.running
+            )
             for call in self.calls:
                 call.open(stack, self.selector)
             self._stack = stack.pop_all()
@@ -118,6 +121,7 @@ class World:
         payloads: Sequence[Any],
         meeting: Meeting,
         options: WorldOptions,
+        sandbox: Running | None,
     ) -> list[Call]:
         from grader.harness.codec import encode
 
@@ -156,6 +160,7 @@ class World:
                     hold=True,
                     cores=list(place.cores),
                     extra_fds=extra,
+                    sandbox=sandbox,
                 )
             )
         return calls

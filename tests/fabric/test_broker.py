@@ -378,7 +378,7 @@ def test_what_a_rank_says_rightly_is_taken() -> None:
         wire.pack({"do": "wait", "id": 0}),
         wire.pack({"do": "note", "id": 0}),
         wire.pack({"do": "store", "name": "set", "keys": ["a"], "value": "no hex"}),
-        wire.pack({"do": "store", "name": "set", "keys": ["a"], "value": "00" * (17 << 20)}),
+        wire.pack({"do": "store", "name": "set", "keys": ["a" * 5000], "value": ""}),
         wire.pack({"do": "store", "name": "wait", "keys": ["a"], "seconds": "long"}),
         wire.pack({"do": "store", "name": "explode", "keys": ["a"]}),
         wire.pack(POST | {"group": 9}, TWO),
@@ -400,7 +400,6 @@ def test_what_a_rank_says_rightly_is_taken() -> None:
         wire.pack(POST | CALL | {"items": 5}, TWO),
         wire.pack(POST | CALL | {"layout": [["a"]]}, TWO),
         wire.pack(POST | CALL | {"factor": [1]}, TWO),
-        wire.pack(GROUP) + wire.pack(GROUP) + wire.pack(GROUP),
     ],
 )  # fmt: skip
 def test_what_no_rank_says_ends_the_run_and_harms_nothing(frame: bytes) -> None:

@@ -49,8 +49,46 @@ def launches(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def use_cache(payload: dict[str, Any]) -> None:
-    """Builds are kept where the examiner keeps them: a worker's own home is gone after the call."""
-    os.environ[cache.ENVIRONMENT] = payload["cache"]
+    """Builds are kept where the examiner keeps them: a worker's own home is gone after the call.
+
+    In a sandbox the examiner hands them over with each call: a cache that all calls can write to
+    would let one put a build of its own in the place of another's.
+    """
+    if payload["cache"] is not None:
+        os.environ[cache.ENVIRONMENT] = payload["cache"]
+        return
+    top = Path("builds").absolute()
+    top.mkdir()
+    os.environ[cache.ENVIRONMENT] = str(top)
+    native = Path(payload["native"])
+    (top / native.name).symlink_to(native)
+    for name, files in payload["builds"].items():
+        (top / name).mkdir()
+        for file, data in files.items():
+            (top / name / file).write_bytes(data.numpy().tobytes())
+
+
+def built(payload: dict[str, Any]) -> dict[str, Any]:
+    """Build for later launches; no code of the student's is loaded.
+
+    Returns builds (folder of the cache -> file -> its bytes, uint8) and refused, as `launches`.
+    """
+    use_cache(payload | {"builds": {}})
+    file = KernelFile(Path(payload["folder"]) / payload["file"], mode=payload["mode"])
+    try:
+        file.build(torch.device(payload["device"]), payload["mode"])
+    except CompileError as error:
+        return {"builds": {}, "refused": str(error)}
+    folders = [path for path in cache.cache_folder().iterdir() if not path.is_symlink()]
+    return {"builds": {folder.name: _contents(folder) for folder in folders}, "refused": None}
+
+
+def _contents(folder: Path) -> dict[str, torch.Tensor]:
+    return {
+        file.name: torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)
+        for file in folder.iterdir()
+        if file.stat().st_size
+    }
 
 
 def _launch(
