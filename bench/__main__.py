@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 #: Run only when named: they need a GPU.
-ON_REQUEST = ("gpu", "kernels_gpu")
+ON_REQUEST = ("gpu", "kernels_gpu", "kernels_python")
 
 
 def names() -> list[str]:

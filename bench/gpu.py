@@ -1,7 +1,8 @@
 """Everything that needs a GPU, on one of them or on as many as there are: `make gpu`.
 
 Binding as NVML describes it; worlds over NCCL, one rank per GPU; more ranks than GPUs, staged
-through the host; the real worlds' drivers and the throughput checks of the reference on CUDA.
+through the host; the real worlds' drivers and the throughput checks of the reference on CUDA; its
+functions with their kernels and without.
 Says "not run" for what this machine cannot show.
 """
 
@@ -109,6 +110,13 @@ def throughput(ranks: int) -> None:
     )  # fmt: skip
 
 
+def with_kernels() -> None:
+    """The reference's functions with their kernels and without: values and times."""
+    from bench import kernels_python
+
+    kernels_python.main()
+
+
 def checks() -> None:
     """`grader check --device cuda` of the reference."""
     command = [sys.executable, "-m", "grader", "check", "--solution", "reference"]
@@ -137,6 +145,7 @@ def run() -> int:
         ]
     steps += [
         (f"throughput of {count} ranks", lambda: throughput(count)),
+        ("Python with kernels and without", with_kernels),
         ("checks", checks),
     ]
     workers.start()

@@ -1,0 +1,1 @@
+"""The capstone outside the grader: torchrun, killed ranks, checkpoints, fallbacks."""
