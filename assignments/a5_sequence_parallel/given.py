@@ -32,3 +32,20 @@ def own_share(tensor: torch.Tensor, dim: int, what: str, group: Group) -> torch.
 def whole_parameter(parameter: torch.Tensor) -> nn.Parameter:
     """A copy of a parameter that every rank keeps whole."""
     return nn.Parameter(parameter.detach().clone(), requires_grad=parameter.requires_grad)
+
+
+class Shard(nn.Module):
+    """The parameters of a linear layer that is cut along ``dim`` of its weight (out, in).
+
+    With dim 0 the bias is cut too, with dim 1 it is whole on every rank. Raises as ``share_of``.
+    """
+
+    def __init__(self, linear: nn.Linear, dim: int, what: str, group: Group) -> None:
+        super().__init__()
+        weight, bias = linear.weight, linear.bias
+        self.weight = nn.Parameter(own_share(weight.detach(), dim, what, group))
+        self.weight.requires_grad_(weight.requires_grad)
+        self.bias = None if bias is None else whole_parameter(bias)
+        if bias is not None and dim == 0:
+            self.bias = nn.Parameter(own_share(bias.detach(), 0, what, group))
+            self.bias.requires_grad_(bias.requires_grad)

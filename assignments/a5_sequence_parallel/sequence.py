@@ -25,7 +25,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..a4_tensor_parallel.dense import Block, attend, dropout, split_heads
-from .given import own_share, share_of, whole_parameter
+from .given import Shard, own_share, share_of, whole_parameter
+from .norm import layer_norm
 
 
 def gather_from_sequence_parallel(

@@ -20,7 +20,22 @@ import torch
 import torch.distributed as dist
 
 # BEGIN SOLUTION
+import kernels
+
 from .given import check_op, combine, place
+
+
+def fold(total: torch.Tensor, received: torch.Tensor, op: dist.ReduceOp.RedOpType) -> None:
+    """`combine`, with sums by the kernel `reduce_add` where that runs.
+
+    Both add 16-bit numbers in float32 and round once, so they agree in every bit.
+    """
+    adds = op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG
+    fused = kernels.usable(__file__, total, received) if adds else None
+    if fused is None:
+        combine(total, received, op)
+    else:
+        fused.reduce_add(total, received)
 
 
 @contextmanager
@@ -93,7 +108,7 @@ def reduce_scatter_chunks(
         own = chunks[(rank - 2 - step) % world_size]
         received = scratch[: own.numel()]
         sends += wait_for_receive(post_exchange(partial, received, group))
-        combine(own, received, op)
+        fold(own, received, op)
     wait_all(sends)
 
 
@@ -164,7 +179,7 @@ def ring_reduce_scatter(
             last = step == world_size - 2
             received = flat_output if last else buffers[step % 2]
             wait_all(post_exchange(partial, received, group))
-            combine(received, chunks[(rank - 2 - step) % world_size], op)
+            fold(received, chunks[(rank - 2 - step) % world_size], op)
             partial = received
         if world_size == 1:
             flat_output.copy_(partial)
@@ -282,7 +297,7 @@ def pipelined_ring_all_reduce(
                 if step > 0:
                     wait_all(in_flight.pop(j))
                     if step <= reduce_steps:
-                        combine(own, buffer[: own.numel()], op)
+                        fold(own, buffer[: own.numel()], op)
                     if step == reduce_steps and op == dist.ReduceOp.AVG:
                         own.div_(world_size)
                 if step < all_steps:

@@ -18,6 +18,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+# BEGIN SOLUTION
+import kernels
+
+# END SOLUTION
+
 
 def merge_attention(
     out_a: torch.Tensor, lse_a: torch.Tensor, out_b: torch.Tensor, lse_b: torch.Tensor
@@ -37,6 +42,9 @@ def merge_attention(
         neither side attended to anything, lse is −inf and out 0.
     """
     # BEGIN SOLUTION
+    fused = kernels.usable(__file__, out_a, out_b)
+    if fused is not None and kernels.usable(__file__, lse_a, lse_b) is not None:
+        return fused.attention_merge(out_a, lse_a, out_b, lse_b)
     most = torch.maximum(lse_a, lse_b)
     # −inf − (−inf) is not a number; any finite number does where neither side saw a key.
     most = most.masked_fill(most == float("-inf"), 0.0)
@@ -237,9 +245,8 @@ class _RingAttention(torch.autograd.Function):
                 part = block_attention(
                     query[:, :, rows], block[0][:, :, columns], block[1][:, :, columns], masked
                 )
-                out[:, :, rows], lse[:, :, rows] = merge_attention(
-                    out[:, :, rows], lse[:, :, rows], *part
-                )
+                sofar = out[:, :, rows].contiguous(), lse[:, :, rows].contiguous()
+                out[:, :, rows], lse[:, :, rows] = merge_attention(*sofar, *part)
             _wait(works)
             block = arriving
         out = out.to(query.dtype)

@@ -29,7 +29,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..a4_tensor_parallel.dense import Block, attend, dropout, split_heads
-from .given import own_share, share_of, whole_parameter
+from .given import Shard, own_share, share_of, whole_parameter
+from .norm import layer_norm
 
 # BEGIN SOLUTION
 Group = dist.ProcessGroup | None
@@ -220,7 +221,7 @@ class SequenceParallelLayerNorm(nn.Module):
         summed = list(_SumGradients.apply(self.group, *whole)) if whole else []
         weight = summed.pop(0) if self.weight is not None else None
         bias = summed.pop(0) if self.bias is not None else None
-        return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
+        return layer_norm(x, weight, bias, self.eps)
         # END SOLUTION
 
 
@@ -295,20 +296,6 @@ class _LinearReduceScatter(torch.autograd.Function):
         )
 
 
-class _Shard(nn.Module):
-    """The parameters of a linear layer that is cut along ``dim`` of its weight."""
-
-    def __init__(self, linear: nn.Linear, dim: int, what: str, group: Group) -> None:
-        super().__init__()
-        weight, bias = linear.weight, linear.bias
-        self.weight = nn.Parameter(own_share(weight.detach(), dim, what, group))
-        self.weight.requires_grad_(weight.requires_grad)
-        self.bias = None if bias is None else whole_parameter(bias)
-        if bias is not None and dim == 0:
-            self.bias = nn.Parameter(own_share(bias.detach(), 0, what, group))
-            self.bias.requires_grad_(bias.requires_grad)
-
-
 def generator_of_rank(device: torch.device, group: Group) -> torch.Generator:
     """Random numbers that differ from rank to rank, for what is cut.
 
@@ -354,14 +341,12 @@ class SequenceParallelBlock(nn.Module):
         parallel.dropout = block.dropout
         parallel.attention_norm = SequenceParallelLayerNorm.from_dense(block.attention_norm, group)
         heads = {"query": "heads", "key": "kv_heads", "value": "kv_heads"}
-        shards = {
-            name: _Shard(getattr(dense, name), 0, what, group) for name, what in heads.items()
-        }
-        shards["output"] = _Shard(dense.output, 1, "heads", group)
+        shards = {name: Shard(getattr(dense, name), 0, what, group) for name, what in heads.items()}
+        shards["output"] = Shard(dense.output, 1, "heads", group)
         parallel.attention = nn.ModuleDict(shards)
         parallel.mlp_norm = SequenceParallelLayerNorm.from_dense(block.mlp_norm, group)
-        up = _Shard(block.mlp.up, 0, "intermediate", group)
-        down = _Shard(block.mlp.down, 1, "intermediate", group)
+        up = Shard(block.mlp.up, 0, "intermediate", group)
+        down = Shard(block.mlp.down, 1, "intermediate", group)
         parallel.mlp = nn.ModuleDict({"up": up, "down": down})
         parallel.train(block.training)
         return parallel

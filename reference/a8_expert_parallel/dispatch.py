@@ -22,7 +22,6 @@ anything is received is exchanged first: how many pairs come from each rank.
 from __future__ import annotations
 
 # BEGIN SOLUTION
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,40 +29,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+# BEGIN SOLUTION
+import kernels
+
+# END SOLUTION
 from .given import Dispatched
 
 # BEGIN SOLUTION
 Group = dist.ProcessGroup | None
 
 
-@functools.cache
-def _kernels_run() -> bool:
-    from kernels import cuda_available
-
-    return cuda_available()
-
-
-def _on_kernels(tensor: torch.Tensor) -> bool:
-    """Whether moe_permute and moe_unpermute of kernels.cu do the work."""
-    fits = tensor.is_cuda and tensor.dtype in (torch.float32, torch.bfloat16)
-    return fits and _kernels_run()
-
-
-def _kernels() -> Any:
-    from kernels import beside
-
-    return beside(__file__)
-
-
 def _permuted(
     tokens: torch.Tensor, bins: torch.Tensor, num_bins: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(rows, position, counts) as the kernels' ``moe_permute``; bins: (tokens, k) int32, -1: no."""
-    if _on_kernels(tokens):
-        rows, position, counts = _kernels().moe_permute(
-            tokens.contiguous(), bins.contiguous(), num_bins
-        )
-        return rows, position, counts
+    fused = kernels.usable(__file__, tokens)
+    if fused is not None:
+        return fused.moe_permute(tokens, bins.contiguous(), num_bins)
     flat = bins.flatten()
     counts = torch.bincount(flat + 1, minlength=num_bins + 1)
     order = torch.argsort(flat, stable=True)[int(counts[0]) :]
@@ -83,12 +65,10 @@ def _unpermuted(
 
     Summed in float32 or wider, rounded once.
     """
-    if _on_kernels(rows):
+    fused = kernels.usable(__file__, rows)
+    if fused is not None:
         shares = torch.ones_like(position) if weights is None else weights
-        out: torch.Tensor = _kernels().moe_unpermute(
-            rows.contiguous(), shares.float().contiguous(), position.contiguous()
-        )
-        return out
+        return fused.moe_unpermute(rows, shares.float().contiguous(), position.contiguous())
     wide = torch.promote_types(rows.dtype, torch.float32)
     sums = rows.new_zeros((position.shape[0], rows.shape[1]), dtype=wide)
     for choice in range(position.shape[1]):

@@ -22,8 +22,9 @@ from torch.nn import functional as F
 from .checkpoint import load_checkpoint, newest_checkpoint, part_of_whole, save_checkpoint
 
 # END SOLUTION
-# BEGIN SOLUTION
 from .config import Process, TrainConfig, main
+
+# BEGIN SOLUTION
 from .data import batch_of_step, load_text
 from .harness import initialize, shutdown
 from .mesh import build_mesh, clip_grad_norm
