@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
+import resource
 import shutil
 import signal
 import site
@@ -57,7 +59,8 @@ class Sandbox:
     visible: files and folders that it can read, beside the system and the interpreter.
     disk_bytes: of /tmp; shm_bytes: of /dev/shm; files: in both together.
     memory_bytes, processes: of everything inside, where this user may make cgroups; each call's
-    own limits hold everywhere.
+    own limits hold everywhere. numbers: of processes and threads inside (see `_bound_numbers`):
+    a bomb gets no further, however slow the watchdog is.
     """
 
     visible: tuple[str, ...] = ()
@@ -66,6 +69,7 @@ class Sandbox:
     files: int = 20_000
     memory_bytes: int = 12 << 30
     processes: int = 512
+    numbers: int = 2048
 
 
 def unavailable() -> str | None:
@@ -209,7 +213,39 @@ def launch(
             return subprocess.Popen(command, pass_fds=passed, cwd="/", **options)
 
         process = _launcher.submit(start).result()
-    return Running(process, sandbox, cgroup)
+    running = Running(process, sandbox, cgroup)
+    _bound_numbers(running)
+    return running
+
+
+def _bound_numbers(running: Running) -> None:
+    """Let there be no more processes and threads inside than `Sandbox.numbers`.
+
+    RLIMIT_NPROC counts those of one user in one user namespace, and does not hold for root; for
+    root a process namespace has only so many numbers. That is so since Linux 6.14: before, it is
+    the whole machine's setting, and is left alone.
+    """
+    deadline = time.monotonic() + _END_SECONDS
+    while not (first := running.first_pid()) and time.monotonic() < deadline:
+        if running.process.poll() is not None:
+            return
+        time.sleep(0.002)
+    most = running.sandbox.numbers
+    if os.geteuid() != 0:
+        for pid in processes.tree(first):
+            with contextlib.suppress(OSError):
+                resource.prlimit(pid, resource.RLIMIT_NPROC, (most, most))
+        return
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    nsenter = shutil.which("nsenter")
+    if version is None or tuple(map(int, version.groups())) < (6, 14) or nsenter is None:
+        return
+    subprocess.run(
+        [nsenter, "--target", str(first), "--pid", "--", "/bin/sh", "-c",
+         'echo "$0" > /proc/sys/kernel/pid_max', str(most)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        timeout=_END_SECONDS, check=False,
+    )  # fmt: skip
 
 
 def _handed(stack: contextlib.ExitStack, passed: list[int], data: bytes) -> str:

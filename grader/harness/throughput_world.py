@@ -200,7 +200,7 @@ class TimedWorld:
             clocks.settle(pids)
         for call in self.world.calls:
             call.looks = False
-        before = clocks.loopback_nbytes()
+        before = clocks.loopback_nbytes(pids[0])
         # The order waits in the lines: nobody reads it before the clock runs.
         self._order(RUN + str(repeats).encode())
         began = clocks.now()
@@ -208,7 +208,7 @@ class TimedWorld:
         self._await(self._limits.wall_seconds)
         ended = clocks.stop(pids)
         clocks.settle(pids)
-        after = clocks.loopback_nbytes()
+        after = clocks.loopback_nbytes(pids[0])
         for call in self.world.calls:
             call.looks = True
         if self.cuda:

@@ -31,7 +31,9 @@ def sandbox(usable: None, tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     for name in ("__init__.py", "sandbox/__init__.py", "sandbox/probes.py"):
         source = ROOT / "tests" / name
         (folder / name).write_text(source.read_text() if source.exists() else "")
-    return Sandbox(visible=(str(folder),), disk_bytes=64 << 20, shm_bytes=16 << 20, files=2000)
+    return Sandbox(
+        visible=(str(folder),), disk_bytes=64 << 20, shm_bytes=16 << 20, files=2000, numbers=400
+    )
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import mmap
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -174,6 +175,19 @@ def fork_bomb(payload: None) -> None:
     while True:
         with contextlib.suppress(OSError):
             os.fork()
+
+
+def threads_bomb(payload: None) -> int:
+    """How many threads can be started, up to a thousand."""
+    done = threading.Event()
+    started = []
+    with contextlib.suppress(RuntimeError):
+        while len(started) < 1000:
+            started.append(threading.Thread(target=done.wait))
+            started[-1].start()
+    count = sum(thread.is_alive() for thread in started)
+    done.set()
+    return count
 
 
 def memory_bomb(payload: None) -> None:

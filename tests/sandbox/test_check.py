@@ -29,17 +29,9 @@ def scatter(output, inputs, src, group=None):
     while True:
         hoard.append(b"x" * (64 << 20))
 
-def gather(tensor, outputs, dst, group=None):
-    with open("/dev/shm/bomb", "wb") as file:
-        while True:
-            file.write(b"x" * (1 << 20))
-
 def reduce(tensor, dst, op=dist.ReduceOp.SUM, group=None):
     while True:
         print("x" * 100_000)
-
-def all_gather(outputs, tensor, group=None):
-    os.kill(os.getppid(), 9)
 """
 
 #: Sends everything twice, and keeps one of the two out of the record.
@@ -119,7 +111,7 @@ def check_of(task: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_bombs_cost_their_own_points_and_the_rest_goes_on(usable: None, tmp_path: Path) -> None:
     build(tmp_path / "bombs", append(BOMBS))
-    names = ("broadcast", "scatter", "gather", "reduce", "all_gather", "barrier")
+    names = ("broadcast", "scatter", "reduce", "barrier")
     tasks = graded(tmp_path / "bombs", *(f"a1.{name}" for name in names), "--sandbox")
     said = {
         name: "\n".join(check["message"] for check in tasks[f"a1.{name}"]["checks"])
@@ -127,13 +119,10 @@ def test_bombs_cost_their_own_points_and_the_rest_goes_on(usable: None, tmp_path
     }
     assert "processes at once; the limit is" in said["broadcast"]
     assert "MiB of memory; the limit is" in said["scatter"]
-    assert "No space left on device" in said["gather"]
     assert "bytes on stdout and stderr" in said["reduce"]
-    assert "the worker server was killed during the call" in said["all_gather"]
     assert tasks["a1.barrier"]["status"] == "passed", said["barrier"]
     for name in names[:-1]:
         assert tasks[f"a1.{name}"]["status"] in ("error", "failed")
-    assert not Path("/dev/shm/bomb").exists()
 
 
 def test_a_forged_record_holds_only_where_nobody_counts(usable: None, tmp_path: Path) -> None:

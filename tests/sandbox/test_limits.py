@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,13 @@ def test_fork_bomb(server: WorkerServer) -> None:
     reply = bomb(server, "fork_bomb")
     assert reply.status == "died"
     assert "processes at once; the limit is 24" in reply.detail
+
+
+def test_processes_and_threads_have_a_limit_that_no_watchdog_keeps(server: WorkerServer) -> None:
+    release = tuple(map(int, os.uname().release.split(".")[:2]))
+    if os.geteuid() == 0 and release < (6, 14):
+        pytest.skip("root has no such limit before Linux 6.14")
+    assert 300 < bomb(server, "threads_bomb").value < 400
 
 
 @pytest.mark.parametrize(
