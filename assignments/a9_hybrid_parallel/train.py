@@ -8,6 +8,8 @@ sequences. What comes out is what one device would have computed, step by step.
 
 from __future__ import annotations
 
+from .config import Process, TrainConfig, main
+
 
 def train(config: TrainConfig) -> list[float]:
     """Train the given GPT as `config` says, on all ranks of the job, which all call it.
