@@ -235,6 +235,16 @@ ASSIGNMENTS: tuple[Assignment, ...] = tuple(each for each in map(_gradable, COUR
 TASKS: tuple[Task, ...] = tuple(task for each in ASSIGNMENTS for task in each.tasks)
 
 
+#: A task's file -> files beside it that have room for its helpers; no task stands in them.
+HELPERS = {"a6_pipeline_parallel/executor.py": ("a6_pipeline_parallel/messages.py",)}
+
+
+def student_files() -> list[str]:
+    """All files that students write, inside the solution folder: of tasks, and of their helpers."""
+    files = dict.fromkeys(task.path for task in TASKS)
+    return [name for path in files for name in (path, *HELPERS.get(path, ()))]
+
+
 class UnknownTask(LookupError):
     """A name that is no assignment and no task; the message suggests the nearest ones."""
 

@@ -204,7 +204,7 @@ class _Batch:
         """Fetch what is not here yet, several at once; what failed before is tried again."""
         rows = self._mine("new", "dead")
         # All files of the table: one assignment may build on another.
-        paths = list(dict.fromkeys(task.path for task in tasks.TASKS))
+        paths = tasks.student_files()
         progress = Progress("fetched", len(rows), self._say)
         with ThreadPoolExecutor(_FETCHES, thread_name_prefix="fetch") as pool:
             running = {

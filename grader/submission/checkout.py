@@ -111,7 +111,7 @@ class _Git:
 
 
 def _graded() -> set[str]:
-    return {f"assignments/{task.path}" for task in tasks.TASKS}
+    return {f"assignments/{path}" for path in tasks.student_files()}
 
 
 def _uncommitted(git: _Git, found: Checkout) -> None:

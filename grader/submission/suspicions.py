@@ -54,9 +54,9 @@ def suspicions(store: Store, rows: Sequence[Row], project: Path) -> list[Suspici
 
 def _kit(folder: Path) -> Mapping[str, bytes]:
     return {
-        task.path: (folder / task.path).read_bytes()
-        for task in tasks.TASKS
-        if (folder / task.path).is_file()
+        path: (folder / path).read_bytes()
+        for path in tasks.student_files()
+        if (folder / path).is_file()
     }
 
 

@@ -108,10 +108,10 @@ def _lay_out(work: Work, kit: Path) -> Path:
         raise CannotRun(f"batch: {source} is missing: it is what submissions are laid over")
     solution = kit / "assignments"
     shutil.copytree(source, solution, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    known = {task.path for task in tasks.TASKS}
+    known = set(tasks.student_files())
     for path, content in work.files.items():
         if path not in known:
-            raise CannotRun(f"batch: {path} is no file of the task table")
+            raise CannotRun(f"batch: {path} is no file that students write")
         place = solution / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from grader import tasks
@@ -51,3 +53,15 @@ def test_table_is_sound() -> None:
             assert task.id == f"{assignment.key}.{task.attribute}"
             assert task.path.startswith(f"{assignment.name}/")
     assert tasks.COURSE[1].points == 100
+
+
+def test_students_write_exactly_the_files_that_have_solutions_cut_out() -> None:
+    reference = Path(__file__).resolve().parents[2] / "reference"
+    cut = {
+        str(file.relative_to(reference))
+        for suffix in ("py", "cu")
+        for file in reference.glob(f"a*/*.{suffix}")
+        if "BEGIN SOLUTION" in file.read_text(encoding="utf-8")
+    }
+    files = tasks.student_files()
+    assert set(files) == cut and len(files) == len(cut)
