@@ -13,6 +13,12 @@ from grader.fabric.clock import replay
 from grader.fabric.cluster import uniform
 from grader.fabric.record import Event, Operation, Record
 
+#: What a case with another number of ranks is, where that needs words of its own.
+_ODD = {
+    "recursive_doubling": "not a power of two, halving",
+    "halving_doubling": "not a power of two, halving",
+    "binomial_tree": "not a power of two, tree",
+}
 ALGORITHMS = (
     "pairwise",
     "parameter_server",
@@ -63,14 +69,15 @@ def cost_case(algorithm: str, ranks: int, nbytes: int, gamma: float = 0.0) -> Ca
             (a * ALPHA + nbytes / ranks * (b * BETA + c * gamma),
              "`nbytes` is the whole vector, not a rank's share"),
         ]  # fmt: skip
-        for other in ALGORITHMS:
+        # Without bytes many algorithms cost the same: to name one would mislead.
+        for other in ALGORITHMS if nbytes else ():
             a, b, c = terms(other, ranks)
             suspects.append(
                 (a * ALPHA + nbytes * (b * BETA + c * gamma), f"that is what {other!r} takes")
             )
     shares = {
         "one rank": ranks == 1,
-        "not a power of two": bool(ranks & (ranks - 1)),
+        _ODD.get(algorithm, "not a power of two"): bool(ranks & (ranks - 1)),
         "empty": nbytes == 0,
         "gamma": gamma > 0,
     }

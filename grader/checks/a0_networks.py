@@ -56,15 +56,23 @@ def counts(host_count: int, switch_count: int, links: int) -> Judge:
 
     def judge(graph: nx.Graph) -> None:
         kinds = Counter(kind for _, kind in graph.nodes(data="kind"))
-        for kind, wanted in (("host", host_count), ("switch", switch_count)):
-            if kinds[kind] != wanted:
-                raise CheckFailed(f"{kinds[kind]} nodes are {kind}s, expected {wanted}")
-        loops = sum(a == b for a, b in graph.edges)
-        if graph.number_of_edges() != links:
-            raise CheckFailed(
-                f"{graph.number_of_edges()} links, expected {links}",
-                cause="nodes are linked to themselves" if loops else None,
-            )
+        found = (kinds["host"], kinds["switch"], graph.number_of_edges())
+        if found == (host_count, switch_count, links):
+            return
+        cause = None
+        if any(a == b for a, b in graph.edges):
+            cause = "nodes are linked to themselves"
+        elif found[1] and not switch_count:
+            cause = "there are no switches here: hosts are linked to each other"
+        elif found[0] < host_count and found[1] < switch_count:
+            cause = "whole switches are missing, with what hangs on them"
+        elif found[0] < host_count:
+            cause = "hosts are missing, or two have the same name and became one node"
+        raise CheckFailed(
+            f"{found[0]} hosts, {found[1]} switches and {found[2]} links, expected {host_count}, "
+            f"{switch_count} and {links}",
+            cause=cause,
+        )
 
     return judge
 
@@ -146,9 +154,13 @@ def bisection(distance: int, expected: float, rng: random.Random, full: bool = F
         right = [host for group in groups[half:] for host in group]
         found = flow(graph, left, right)
         if abs(found - expected) > 1e-9 * expected:
+            sizes = sorted(map(len, groups))
             raise CheckFailed(
-                f"{found:.6g} bytes/s fit between two halves of the hosts, expected {expected:.6g}",
-                cause="links lead to the wrong switches, though their number may be right",
+                f"{found:.6g} bytes/s fit between two halves of the hosts, expected {expected:.6g} "
+                f"(hosts that are at most {distance} links apart, in sets of {sizes})",
+                cause="links lead to the wrong switches, though their number may be right"
+                if len(set(sizes)) == 1
+                else "hosts hang on the wrong switches: such sets should be of one size",
             )
         for _ in range(3 if full else 0):
             ends = hosts(graph)

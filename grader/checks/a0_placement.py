@@ -110,8 +110,8 @@ def _judge_near(got: list[dict[str, Any]], wanted: Expected) -> None:
         if kind != best:
             raise CheckFailed(
                 f"rank {rank} gets {nic}, which is {kind} from {gpu}, expected one that is {best}",
-                cause="a near NIC comes before an even spread, and kinds are not in alphabetical "
-                "order",
+                cause="how near a NIC is comes first, then an even spread among the nearest; and "
+                "kinds are not in alphabetical order",
             )
 
 

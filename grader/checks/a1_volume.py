@@ -211,6 +211,8 @@ def all_to_all_volume(trace: Trace, rows: Sequence[Sequence[int]], row_bytes: in
                 raise CheckFailed(where, cause="a rank sends to itself: its own slice is a copy")
             if sent != needed:
                 cause = "a rank sends more bytes than its slices have (padding, or a relay)"
+                if messages[peer] > 1:
+                    cause = "something travels beside the slice, such as sizes, which are arguments"
                 if trace.bytes_sent[rank] < row_bytes * (sum(counts) - counts[rank]):
                     cause = f"fewer bytes than the slices have: {NOT_IN_MESSAGES}"
                 elif sent < needed:

@@ -9,10 +9,15 @@ TRAITS = {
     "empty": "right for all sizes but none: an empty message still pays latency",
     "no hops": "right over hops, wrong without any",
     "one rank": "right for several ranks, wrong for one, which costs nothing",
-    "not a power of two": (
+    "not a power of two, halving": (
         "right for powers of two, wrong for other numbers of ranks: those beyond the largest power "
         "of two need a message before and one after"
     ),
+    "not a power of two, tree": (
+        "right for powers of two, wrong for other numbers of ranks: a tree of n ranks has "
+        "⌈log₂ n⌉ levels, a whole number"
+    ),
+    "not a power of two": "right for powers of two, wrong for other numbers of ranks",
     "rest": "right where chunks divide the message, wrong where the last one is shorter",
     "larger chunk": "right for chunks smaller than the message, wrong for larger ones",
     "slow first": "right where the first hop is not the slowest, wrong where it is",

@@ -380,7 +380,8 @@ def test_barrier_holds(cluster: SimulatedCluster) -> None:
         except CheckFailed as failure:
             if world in (3, 5) and failure.status == "failed":
                 failure.cause = (
-                    f"right for a power of two, wrong for {world} ranks ({failure.cause})"
+                    f"right for a power of two, wrong for {world} ranks: ⌈log₂ n⌉ rounds, each "
+                    f"with partners (rank ± 2^k) mod n, which always exist ({failure.cause})"
                 )
             raise
 

@@ -39,7 +39,9 @@ CAUSES = {
     "buffers_overlap": "one buffer serves two operations that are in flight at once",
     "receive_not_waited": "a work handle was dropped without wait()",
     "message_not_received": "one side sends more often than the other receives, or elsewhere",
-    "message_mismatch": "sender and receiver compute the sizes of their slices differently",
+    "message_mismatch": (
+        "sender and receiver do not mean the same tensor, or compute its size differently"
+    ),
     "collective_mismatch": "the ranks took different branches",
     "non_contiguous": "a view with strides was passed on as it is",
     "forbidden_call": "the task is to be built from point-to-point calls",

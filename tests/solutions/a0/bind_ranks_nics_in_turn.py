@@ -5,7 +5,7 @@ TASK = "a0.bind_ranks"
 EXPECT = {
     "status": "failed",
     "check": "nearest NIC",
-    "cause": "near NIC comes before",
+    "cause": "how near a NIC is comes first",
 }
 
 
