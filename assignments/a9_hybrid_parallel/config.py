@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -141,7 +143,11 @@ def parse(argv: Sequence[str]) -> TrainConfig:
 
 
 def main(train: Callable[[TrainConfig], list[float]], argv: Sequence[str] | None = None) -> int:
-    """Run `train` from the command line; the exit status. An error is told in a few lines."""
+    """Run `train` from the command line; the exit status.
+
+    What `train` says of its arguments, and of another rank's end (a RuntimeError raised from the
+    backend's), is told in a line; any other error keeps its traceback.
+    """
     try:
         config = parse(sys.argv[1:] if argv is None else argv)
     except ValueError as error:
@@ -150,9 +156,20 @@ def main(train: Callable[[TrainConfig], list[float]], argv: Sequence[str] | None
     try:
         train(config)
     except ValueError as error:
-        print(f"train: {error}", file=sys.stderr, flush=True)
+        print(f"train: {error} ({_place(error)})", file=sys.stderr, flush=True)
         return 2
+    except NotImplementedError as error:
+        print(f"train: {error} is not implemented yet", file=sys.stderr, flush=True)
+        return 1
     except RuntimeError as error:
+        if error.__cause__ is None:
+            raise
         print(f"train: {error}", file=sys.stderr, flush=True)
         return 1
     return 0
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised: "train.py, line 190"."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}, line {last.lineno}"

@@ -130,24 +130,30 @@ def one_device(
     step: int,
     place: int,
     weighted: bool = True,
+    cut: str = "",
 ) -> Part:
-    """Forward and backward in float64, expert by expert."""
+    """Forward and backward in float64, expert by expert.
+
+    cut: "router" or "experts", the one from which no gradient comes back to the input.
+    """
     leaves = [{n: v.clone().requires_grad_() for n, v in state.items()} for state in states]
     gate = router.clone().requires_grad_()
     x = case.xs[step][place].clone().requires_grad_()
     tokens = x.flatten(0, -2)
-    probabilities = (tokens @ gate.t()).softmax(-1)
+    seen = tokens.detach() if cut == "router" else tokens
+    probabilities = (seen @ gate.t()).softmax(-1)
     indices = best(probabilities.detach(), case.k)
     weights = probabilities.gather(1, indices)
     weights = weights / weights.sum(1, keepdim=True)
     if case.dropped is not None:
         indices = indices.masked_fill(case.dropped[step][place], -1)
     out = torch.zeros_like(tokens)
+    sent = tokens.detach() if cut == "experts" else tokens
     for number, state in enumerate(leaves):
         share = torch.where(indices == number, weights, 0.0).sum(1, keepdim=True)
         if not weighted:
             share = (indices == number).any(1, keepdim=True).double() + 0 * share
-        out = out + share * (F.gelu(tokens @ state["up"]) @ state["down"] + state["bias"])
+        out = out + share * (F.gelu(sent @ state["up"]) @ state["down"] + state["bias"])
     out = out.view_as(x)
     named = [value for state in leaves for value in state.values()]
     found = torch.autograd.grad(

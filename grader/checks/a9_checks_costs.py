@@ -160,6 +160,27 @@ def judge_rows(cluster: Cluster, rows: Sequence[Row], allowed: float, metrics: M
                 f"be {allowed:.0%} off",
                 cause=causes.CONSTANT_MFU if even else causes.off_by(ratio),
             )
+    _judge_neighbours(cluster, rows)
+
+
+def _judge_neighbours(cluster: Cluster, rows: Sequence[Row]) -> None:
+    """A few more layers, as many on every stage, and the rate stays nearly what it was."""
+    cases = []
+    near = [row for row in rows if 4 * row.plan["pp"] * row.plan["chunks"] <= row.model["layers"]]
+    for row in near:
+        more = row.model["layers"] + row.plan["pp"] * row.plan["chunks"]
+        cases += [row.case, row.case | {"model": row.model | {"layers": more}}]
+    found = seconds(cluster, cases)
+    for number, row in enumerate(near):
+        before, after = found[2 * number : 2 * number + 2]
+        layers, more = row.model["layers"], cases[2 * number + 1]["model"]["layers"]
+        # What does not grow with the layers, logits and optimizer, say, is a small part.
+        if abs(after / before * layers / more - 1) > 0.1:
+            raise CheckFailed(
+                f"{row.name}: {before:.2f} s a step with {layers} layers, {after:.2f} s with "
+                f"{more}; expected about {more / layers:.3f} × as long",
+                cause="published times are looked up, or the constants are those of single runs",
+            )
 
 
 @check("a9.step_time", 4, "is within 15 % of eight published runs of Megatron")

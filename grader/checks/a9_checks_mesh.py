@@ -78,6 +78,11 @@ def judge_groups(
                 f"{label(case)}: rank {rank}: {error['type']}: {error['message']} (at "
                 f"{error['where']})"
             )
+        if answer["names"] is None:
+            raise CheckFailed(
+                f"{label(case)}: rank {rank}: {answer['type']} returned, expected a DeviceMesh "
+                f"with names of its dimensions"
+            )
     for name, (rank, answer) in product(names, enumerate(answers)):
         group = answer["groups"][name]
         if "error" in group:

@@ -190,7 +190,7 @@ def test_plan_finds(cluster: Cluster, metrics: dict[str, Any]) -> None:
     for m, machine, batch in trials:
         common = {"model": m, "cluster": machine, "batch_tokens": batch * m["sequence"]}
         common |= {"own": True, "most": 1}
-        cases += [common, common | {"candidates": brute_force(m, machine, batch)}]
+        cases += [common | {"sample": 500}, common | {"candidates": brute_force(m, machine, batch)}]
     answers = rank(cluster, cases)
     for (m, machine, batch), alone, tried in zip(trials, answers[::2], answers[1::2], strict=True):
         what = f"{m['layers']} layers of {m['hidden']} on {devices_of(machine)} devices"
@@ -221,6 +221,26 @@ def test_plan_finds(cluster: Cluster, metrics: dict[str, Any]) -> None:
                 f"with {len(missing) - 1} other layouts): expected it in best or in refused",
                 cause="layouts are dropped without a reason, or not thought of",
             )
+        for entry in alone["sampled"]:
+            judge_refusal(entry, kind_of(m, entry["plan"], machine, batch), m, machine)
+
+
+def judge_refusal(entry: dict[str, Any], expected: str | None, m: Fields, machine: Fields) -> None:
+    """A plan that the student's own list has refused is one that cannot be, for that reason."""
+    got, asked = entry["kind"], in_words(entry["plan"])
+    if got == expected:
+        return
+    if expected is None:
+        raise CheckFailed(
+            f"of its own plans {asked} is refused as {got!r}, but it fits: it needs "
+            f"{total(m, entry['plan']) / GB:.1f} of {usable(machine) / GB:.1f} GB",
+            cause="refusals are made up, or come from a wrong memory_per_device: a plan that fits "
+            "is ranked, however slow",
+        )
+    raise CheckFailed(
+        f"of its own plans {asked} is refused as {got!r}, expected {expected!r}",
+        cause=causes.wrong_refusal(entry["plan"], got, expected, []),
+    )
 
 
 @check("a9.plan", 2, "puts GPT-3 on tensor parallelism inside nodes, and a pipeline across them")

@@ -22,6 +22,7 @@ from grader.checks.a9_train_runs import (
     run,
     sent_by_step,
     step_bytes,
+    step_flops,
 )
 from grader.checks.framework import CheckFailed, check
 from grader.checks.real_world import RealWorld
@@ -193,18 +194,21 @@ def test_keeps_its_share(
         )
 
 
-@check(TASK, points=2, name="sends no more than its layout must")
+@check(TASK, points=2, name="computes its share, and sends no more than its layout must")
 @pytest.mark.parametrize("layout", [Layout(dp=2), Layout(tp=2), Layout(pp=2)], ids=str)
 def test_sends_no_more_than_it_must(
     cluster: SimulatedCluster, rng: torch.Generator, metrics: Metrics, layout: Layout
 ) -> None:
     config, text = configured(rng, steps=1), random_text(rng)
+    runs: list[list[dict[str, Any]]] = []
     traces = []
-    answers: list[dict[str, Any]] = []
     for steps in (1, 2):
-        answers, trace = run(cluster, metrics, given(config | {"steps": steps}, text, layout))
+        inputs = given(config | {"steps": steps}, text, layout, counts=True)
+        answers, trace = run(cluster, metrics, inputs)
         assert trace is not None
+        runs.append(answers)
         traces.append(trace)
+    _computes_its_share(layout, config, runs, metrics)
     sent = sent_by_step((traces[0], traces[1]), 1)
     ((name, must),) = step_bytes(config, layout, bool(answers[0]["fallbacks"])).items()
     metrics["bytes_per_step"], metrics["expected_bytes"] = max(sent), must
@@ -219,6 +223,28 @@ def test_sends_no_more_than_it_must(
                 "twice in a block",
                 "pp": "more than the activations and their gradients goes from stage to stage",
             }[name],
+        )
+    if sum(sent) < 0.5 * must * layout.ranks:
+        raise CheckFailed(
+            f"{layout}: the ranks send {sum(sent):.0f} bytes in a step, expected about "
+            f"{must * layout.ranks:.0f}: what they compute does not come together",
+            cause=f"every rank computes alone what the {name} ranks should do together",
+        )
+
+
+def _computes_its_share(
+    layout: Layout, config: dict[str, Any], runs: list[list[dict[str, Any]]], metrics: Metrics
+) -> None:
+    """All ranks together compute what one device does, or that and one more forward."""
+    short, long = (sum(answer["flops"] for answer in answers) for answers in runs)
+    whole = step_flops(config)
+    metrics["flops_per_step"], metrics["expected_flops"] = long - short, whole
+    if long - short > 1.5 * whole:
+        raise CheckFailed(
+            f"{layout}: the ranks' matrix products are {long - short:.4g} FLOPs in a step, "
+            f"{(long - short) / whole:.2f} × those of one device ({whole:.4g})",
+            cause="work is done on several ranks, and not shared out: every one computes the "
+            "whole batch, or the whole model (perhaps beside its own share)",
         )
 
 

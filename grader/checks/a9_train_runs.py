@@ -73,12 +73,14 @@ def given(
     *,
     checkpoint: bool = False,
     files: dict[str, torch.Tensor] | None = None,
+    counts: bool = False,
 ) -> list[dict[str, Any]]:
     """Inputs of the driver, one for each rank."""
     one = {
         "config": config | layout.options,
         "text": text,
         "checkpoint": checkpoint,
+        "counts": counts,
     }
     return [one | {"files": (files or {}) if rank == 0 else {}} for rank in range(layout.ranks)]
 
@@ -288,6 +290,13 @@ def step_bytes(config: dict[str, Any], layout: Layout, fallbacks: bool) -> dict[
     return found
 
 
+def step_flops(config: dict[str, Any]) -> float:
+    """FLOPs of the matrix products of a step, forward and backward, on one device."""
+    hidden, tokens = config["hidden"], config["sequence"] * config["batch"]
+    block = 6 * 12 * hidden * hidden + 12 * config["sequence"] * hidden
+    return float(tokens * (config["layers"] * block + 6 * hidden * VOCABULARY))
+
+
 def sent_by_step(traces: tuple[Trace, Trace], more: int) -> list[float]:
     """Bytes that each rank sent in one step: of two runs, the second `more` steps longer."""
     short, long = (trace.bytes_sent for trace in traces)
@@ -297,5 +306,5 @@ def sent_by_step(traces: tuple[Trace, Trace], more: int) -> list[float]:
 __all__ = [
     "EXPERTS_LARGE", "NO_FAULT", "TASK", "Layout", "Metrics", "configured", "given", "is_sharded",
     "judge_curve", "layer_bytes", "note_fallbacks", "random_text", "run", "sent_by_step",
-    "step_bytes", "usual_faults",
+    "step_bytes", "step_flops", "usual_faults",
 ]  # fmt: skip

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from grader.checks.a8_balance import kept
 from grader.checks.a8_cases import Exchange
 from grader.checks.a8_moe import MoeCase, Part, one_device
 from grader.checks.causes_a8 import CUT_OFF as CUT_OFF
@@ -20,6 +22,9 @@ NO_EXPERT = (
     "an expert without tokens is left out, or a copy was used: call every expert, so that its "
     "gradient is zeros"
 )
+
+
+DROPPED = "tokens are dropped at a capacity: the layer has none, the router says so with -1"
 
 
 def of_output(case: MoeCase, parts: Sequence[Part], step: int, place: int) -> Suspects:
@@ -41,6 +46,14 @@ def of_output(case: MoeCase, parts: Sequence[Part], step: int, place: int) -> Su
     ]
     alone = one_device(case, others, case.router, step, place)
     found.append((alone.output, "only this rank's experts count: other ranks' tokens do not come"))
+    if case.dropped is None:
+        for factor in (1.0, 1.25):
+            full = ~kept(parts[place].indices, len(case.experts), factor)
+            dropped = [[full if p == place else torch.zeros_like(full) for p in range(len(parts))]]
+            short = one_device(
+                replace(case, dropped=dropped), case.experts, case.router, step, place
+            )
+            found.append((short.output, DROPPED))
     return found
 
 
@@ -91,11 +104,19 @@ def of_router(parts: Sequence[Part], place: int) -> Suspects:
 def of_input(case: MoeCase, parts: Sequence[Part], step: int, place: int) -> Suspects:
     """Wrong gradients of the input."""
     right = parts[place].x
-    return [
+    found: Suspects = [
         (right * len(parts), "the gradient is counted once for each rank"),
         (right / len(parts), "the gradient is averaged over the ranks"),
         (torch.zeros_like(right), "no gradient arrives: it is all zeros"),
     ]
+    if step:
+        return found
+    for cut, why in (
+        ("router", "the way back through the router is cut: the weights depend on the input, too"),
+        ("experts", "the way back through the experts is cut: only the router's part arrives"),
+    ):
+        found.append((one_device(case, case.experts, case.router, step, place, cut=cut).x, why))
+    return found
 
 
 def of_volume(

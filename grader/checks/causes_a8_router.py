@@ -149,6 +149,10 @@ def of_kept(indices: torch.Tensor, weights: torch.Tensor, experts: int, factor: 
         (fill(by_choice, math.floor(exact)), "the capacity is rounded down, not up"),
         (fill(by_choice, round(exact)), "the capacity is rounded to the nearest, not up"),
         (
+            fill(by_choice, math.floor(exact) + 1),
+            "the capacity is one too large where there is nothing to round: ⌈4⌉ is 4, not 5",
+        ),
+        (
             fill(by_choice, math.ceil(tokens / experts * factor)),
             "the capacity lacks the factor k: every token has k assignments",
         ),

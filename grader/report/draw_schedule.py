@@ -13,6 +13,7 @@ from grader import tasks
 from grader.checks.framework import CheckFailed
 from grader.checks.settings import CannotRun, Settings, solution_folder
 from grader.checks.world import SimulatedCluster
+from grader.report.draw_load import ROUTERS
 
 #: Tasks that make schedules, and how many chunks a rank they are asked for (`None`: not asked).
 DRAWABLE: dict[str, int | None] = {
@@ -43,12 +44,14 @@ def draw_schedule(
     rank, of the interleaved schedule. colour: with the terminal's colours.
     Returns the text to print: the schedule over time, or what was written where.
 
-    Raises `CannotRun` when the task makes no schedule, the file cannot be written, or the
+    Raises `CannotRun` when the task makes nothing to draw, the file cannot be written, or the
     solution's code fails; the message says which.
     """
     found = tasks.find(task)
     if found.id not in DRAWABLE:
-        raise CannotRun(f"{task} makes no schedule; there are {', '.join(DRAWABLE)}")
+        raise CannotRun(
+            f"{task} makes nothing to draw; there are {', '.join((*DRAWABLE, *ROUTERS))}"
+        )
     arguments = [ranks, microbatches]
     default = DRAWABLE[found.id]
     if default is not None:

@@ -70,6 +70,7 @@ class Progress:
         )
         self._console.print(line, soft_wrap=True)
         if result.status == "unimplemented":
+            self._missing(result)
             return
         self._failures(result)
         for warning in result.warnings[:_WARNINGS]:
@@ -82,6 +83,14 @@ class Progress:
         if len(result.warnings) > _WARNINGS:
             more = text(self._language, "more_warnings", count=len(result.warnings) - _WARNINGS)
             self._console.print(Text(f"    {more}", style="dim"), soft_wrap=True)
+
+    def _missing(self, result: TaskResult) -> None:
+        """What is missing, where it is not the task's own stub: another task that it calls."""
+        own = f"{result.task} is not implemented yet"
+        for check in result.checks:
+            if check.status == "unimplemented" and check.message not in ("", own):
+                self._print_indented(Text(translated(self._language, check.message)))
+                return
 
     def _failures(self, result: TaskResult) -> None:
         told: dict[str, str] = {}

@@ -67,4 +67,5 @@ def test_a_wrong_number_of_processes_is_told_with_both_numbers() -> None:
     (process,) = start(1, arguments(dp=2))
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert errors.strip().endswith("dp 2 × pp 1 × tp 1 = 2 ranks, but the world has 1")
+    told = "train: dp 2 × pp 1 × tp 1 = 2 ranks, but the world has 1 (train.py, line "
+    assert told in errors and "Traceback" not in errors

@@ -67,7 +67,7 @@ def test_a_schedule_that_hangs_is_explained(tmp_path: Path) -> None:
 
 
 def test_what_is_no_schedule_is_refused() -> None:
-    with pytest.raises(CannotRun, match="makes no schedule"):
+    with pytest.raises(CannotRun, match="makes nothing to draw"):
         draw_schedule("a6.partition_layers", solution="reference")
 
 

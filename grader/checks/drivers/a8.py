@@ -138,6 +138,8 @@ def _exchanged(
     with region(not case["quiet"]):
         sent = dispatch(leaf, indices, case["num_experts"], group=group)
     marks.append(position())
+    if not (hasattr(sent, "tokens") and hasattr(sent, "expert_counts")):
+        raise TypeError(f"dispatch returned {type(sent).__name__}, expected a given.Dispatched")
     rows, counts = sent.tokens, sent.expert_counts
     if wanted and _all_fit(rows, case["gradient"], group):
         with region(True):

@@ -76,7 +76,8 @@ def rankings(ctx: RankContext, inputs: dict[str, Any]) -> list[dict[str, Any]]:
     A case: fields of `model` and `cluster`, `batch_tokens`, `candidates` (fields, or None for the
     student's own), `generator` (hand them over as an iterator), `own` (also tell what the student's
     `step_time` and `memory_per_device` say of each fitting plan), `most` (plans told at most, of
-    each kind). Answers: `best`: (plan, memory, seconds[, own seconds, own memory]), `refused`:
+    each kind), `sample` (refused ones told at most, from all over the list, as `sampled`: (plan,
+    kind)). Answers: `best`: (plan, memory, seconds[, own seconds, own memory]), `refused`:
     (plan, kind, reason), `sizes` of both lists, `layouts`: all (dp, pp, tp, cp, ep) that occur,
     `ascending`; or `error`; or `malformed`: what does not have the form that was asked for.
     """
@@ -126,6 +127,11 @@ def _ranking(ctx: RankContext, function: Any, given: Any, case: dict[str, Any]) 
     for entry in refused[:most]:
         told = {"plan": plan_fields(entry.plan), "kind": entry.kind, "reason": str(entry.reason)}
         answer["refused"].append(told)
+    if case.get("sample"):
+        some = refused[:: max(1, -(-len(refused) // case["sample"]))]
+        answer["sampled"] = [
+            {"plan": plan_fields(entry.plan), "kind": str(entry.kind)} for entry in some
+        ]
     layouts = {layout_of(entry.plan) for entry in (*best, *refused)}
     answer["layouts"] = [list(each) for each in sorted(layouts)]
     seconds = [number_of(entry.seconds) for entry in best]

@@ -11,13 +11,20 @@ import random
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+
+# The first optimizer imports it, which takes seconds: not while a rank is timed.
+import torch._dynamo
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from grader.checks.context import RankContext
 
@@ -171,10 +178,10 @@ def train(ctx: RankContext, inputs: dict[str, Any]) -> dict[str, Any]:
     """Call `train` with the configuration `inputs["config"]`.
 
     `text`: uint8, written to a file for it. `checkpoint`: whether it gets a folder for one;
-    `files`: name -> bytes that are in it at first.
+    `files`: name -> bytes that are in it at first. `counts`: whether FLOPs are counted.
     The answer: `losses`; `parameters`, `states`: bytes that the optimizer held, at most, of
-    parameters and of its own; `steps`: how often it stepped; `fallbacks`: part -> why; `files`:
-    what is in the folder at the end (rank 0 only).
+    parameters and of its own; `steps`: how often it stepped; `flops`: of matrix products on this
+    rank; `fallbacks`: part -> why; `files`: what is in the folder at the end (rank 0 only).
     """
     function = ctx.function("a9.train")
     package = function.__module__.rpartition(".")[0]
@@ -184,18 +191,19 @@ def train(ctx: RankContext, inputs: dict[str, Any]) -> dict[str, Any]:
     folder = _shared_folder(ctx, inputs)
     place = str(folder / "checkpoint") if inputs["checkpoint"] else ""
     answer: dict[str, Any] = {"losses": None, "files": {}}
-    held = _Held()
+    held, products = _Held(), _Products()
     try:
         config = config_module.TrainConfig(
             **inputs["config"], text=str(folder / "text"), checkpoint=place
         )
-        answer["losses"] = _numbers(ctx.call(function, config))
+        with products if inputs["counts"] else nullcontext():
+            answer["losses"] = _numbers(ctx.call(function, config))
     finally:
         held.stop()
     decided = {str(part): str(why)[:200] for part, why in parts.decided.items() if why}
     if inputs["checkpoint"] and ctx.rank == 0:
         answer["files"] = _read(folder / "checkpoint")
-    return answer | held.described() | {"fallbacks": decided}
+    return answer | held.described() | {"flops": products.flops, "fallbacks": decided}
 
 
 def _numbers(losses: Any) -> list[float] | None:
@@ -229,6 +237,25 @@ def _read(folder: Path) -> dict[str, torch.Tensor]:
         for file in sorted(folder.rglob("*"))
         if file.is_file()
     }
+
+
+class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """FLOPs of the matrix products that this rank computes, whoever asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops = 0.0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # what it does to this rank's part comes here again
+        out = func(*args, **(kwargs or {}))
+        count = flop_registry.get(func._overloadpacket)
+        if count is not None:
+            self.flops += float(count(*args, **(kwargs or {}), out_val=out))
+        return out
 
 
 class _Held:
