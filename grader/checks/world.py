@@ -151,7 +151,8 @@ class SimulatedCluster:
                 raise CheckFailed(
                     f"the result depends on the order in which ranks happen to run (order {number} "
                     f"gives another result than order 0)",
-                    cause="a receive from any source, a poll, or a buffer shared between steps",
+                    cause="a receive from any source, a poll, a buffer shared between steps, or "
+                    "memory (torch.empty) that nothing was received into",
                 )
         if nccl_hint and len(inputs) > 1 and not outcome.errors:
             self._hint(payload, task, wall_seconds, outcome)

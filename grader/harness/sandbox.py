@@ -218,6 +218,15 @@ def launch(
     return running
 
 
+def bounds_numbers() -> bool:
+    """Whether `Sandbox.numbers` holds here, even without a control group."""
+    if os.geteuid() != 0:
+        return True
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    new = version is not None and tuple(map(int, version.groups())) >= (6, 14)
+    return new and shutil.which("nsenter") is not None
+
+
 def _bound_numbers(running: Running) -> None:
     """Let there be no more processes and threads inside than `Sandbox.numbers`.
 
@@ -236,12 +245,10 @@ def _bound_numbers(running: Running) -> None:
             with contextlib.suppress(OSError):
                 resource.prlimit(pid, resource.RLIMIT_NPROC, (most, most))
         return
-    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    nsenter = shutil.which("nsenter")
-    if version is None or tuple(map(int, version.groups())) < (6, 14) or nsenter is None:
+    if not bounds_numbers():
         return
     subprocess.run(
-        [nsenter, "--target", str(first), "--pid", "--", "/bin/sh", "-c",
+        ["nsenter", "--target", str(first), "--pid", "--", "/bin/sh", "-c",
          'echo "$0" > /proc/sys/kernel/pid_max', str(most)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         timeout=_END_SECONDS, check=False,

@@ -2,7 +2,7 @@
 
 Each names its TASK; SEEN, an expression that must be found in what is reported of it (messages of
 its checks, notes, suspicions); QUICK ones are part of the short tests. NEEDS: "sandbox" or
-"brokered", without which it would do harm or earn its points, or "processes": a cgroup that
+"brokered", without which it would do harm or earn its points, or "processes": a kernel that
 bounds them. BASE: "stub" (what it is appended
 to) or "reference". SOURCE stands for the text behind `# BEGIN SUBMISSION`; FILES come beside.
 """

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grader.harness.sandbox import bounds_numbers
+from grader.harness.sandbox_cgroup import Cgroup
 from grader.submission.store import Store
 from tests.cheats.catalogue import Cheat
 
-#: Names that cheats give their files, and folders of a batch that it should have removed.
-LEFT = (
-    "cheat-", "tinyparallel-witness", "tinyparallel-bomb", "tinyparallel-many",
-    "tinyparallel-batch-", "tinyparallel-clone-",
-)  # fmt: skip
+#: Names that cheats give their files.
+LEFT = ("cheat-", "tinyparallel-witness", "tinyparallel-bomb", "tinyparallel-many")
 
 
 @dataclass
@@ -80,7 +79,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def traces() -> set[str]:
-    """Files that submissions and their batch can leave where everybody may write."""
+    """Files that submissions can leave where everybody may write."""
     found = set()
     for folder in ("/tmp", "/dev/shm", "/var/tmp"):
         for name in os.listdir(folder):
@@ -90,11 +89,9 @@ def traces() -> set[str]:
 
 
 def bounds_processes() -> bool:
-    """Whether a sandbox here gets a control group, which bounds its processes."""
-    from grader.harness.sandbox_cgroup import Cgroup
-
+    """Whether the kernel bounds the processes of a sandbox here: a bomb starves nobody."""
     made = Cgroup.make(1 << 30, 64)
     if made is None:
-        return False
+        return bounds_numbers()
     made.end()
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,18 @@ import pytest
 from grader.submission import confinement
 from grader.submission.batch import BatchOptions, run_batch
 from tests.cheats.catalogue import WHATS, Cheat, cheats, write_sheet
-from tests.cheats.judge import Verdict, traces, verdicts
+from tests.cheats.judge import Verdict, bounds_processes, traces, verdicts
 
-#: Of one task, so that they are quick; `tests/soak/test_batch.py` takes all.
+#: Of one task, and of each kind one or two; `tests/soak/test_batch.py` takes all.
 WHAT = "a1.broadcast"
 REASON = confinement.missing()
 BROKERED = REASON is None and "--brokered" in confinement.options()
-QUICK = [cheat for cheat in cheats() if cheat.quick and cheat.task == WHAT]
+BOUNDED = bounds_processes()
+QUICK = [
+    cheat
+    for cheat in cheats()
+    if cheat.quick and cheat.task == WHAT and (BOUNDED or cheat.needs != "processes")
+]
 pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no sandbox here: {REASON}")
 
 
@@ -25,8 +31,14 @@ def hand_in_all(
     """(what became of each, what is left on this machine)."""
     before = traces()
     options = BatchOptions(throughput=False, jobs=jobs, allow_local=True, seconds=240.0)
-    run_batch(write_sheet(chosen, folder), [WHAT], folder / "out", options, print)
-    return verdicts(folder / "out", chosen), traces() - before
+    sheet = write_sheet(chosen, folder)
+    scratch = folder / "scratch"  # others may run a batch at the same time
+    scratch.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(scratch))
+        run_batch(sheet, [WHAT], folder / "out", options, print)
+    left = traces() - before | {str(path) for path in scratch.iterdir()}
+    return verdicts(folder / "out", chosen), left
 
 
 @pytest.fixture(scope="module")

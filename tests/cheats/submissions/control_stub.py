@@ -3,6 +3,5 @@
 
 TASK = "a1.broadcast"
 SEEN = "implemented"
-QUICK = True
 
 # BEGIN SUBMISSION

@@ -4,6 +4,7 @@
 TASK = "a1.broadcast"
 SEEN = "os.fork"
 NEEDS = "processes"
+QUICK = True
 
 # BEGIN SUBMISSION
 import os

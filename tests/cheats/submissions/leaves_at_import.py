@@ -3,7 +3,6 @@
 
 TASK = "a1.broadcast"
 SEEN = "os._exit"
-QUICK = True
 
 # BEGIN SUBMISSION
 import os
