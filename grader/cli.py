@@ -94,7 +94,7 @@ def check(
     if sandbox:
         workers.use_sandbox(folder)
     if not in_process:
-        workers.start()
+        workers.start({task.id.partition(".")[0] for task in selected})
     try:
         from rich.console import Console
 
@@ -173,6 +173,7 @@ def sim(
     time_limit: Annotated[
         float, typer.Option(help="seconds a rank may run without communicating")
     ] = 60.0,
+    lang: Language = None,
 ) -> int:
     """Run a script on simulated ranks: its faults, its virtual time. Exit status: 1 with faults."""
     from grader.fabric.script import ScriptError
@@ -190,6 +191,7 @@ def sim(
             schedule=schedule,
             time_limit=time_limit,
             out=sys.stdout,
+            language=language_of(lang),
         )
     except (ScriptError, ValueError) as error:
         raise CannotRun(str(error)) from None
@@ -208,7 +210,7 @@ def bench(
     if (code := workers.adopt()) is not None:
         return code
     folder = solution_folder(solution)
-    workers.start()
+    workers.start(())
     try:
         from grader.checks.settings import resolve_device
         from grader.report.bench import parse_sizes, run_bench

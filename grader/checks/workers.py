@@ -7,7 +7,7 @@ meanwhile; fixtures ask for it with `server()`, which starts it when nobody has.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,9 @@ if TYPE_CHECKING:
     from grader.harness.worlds_adopted import AdoptedMachines
     from grader.harness.worlds_reply import WorldReply
 
-# What the server imports before the first fork, so that no task waits for it.
 DRIVERS = Path(__file__).parent / "drivers"
-PRELOAD: tuple[str, ...] = (
-    "grader.checks.entry",
-    "grader.checks.real_entry",
-    "grader.checks.brokered_entry",
-    *(f"grader.checks.drivers.{file.stem}" for file in sorted(DRIVERS.glob("[a-z]*.py"))),
-)
+#: Drivers that import half of torch, and the assignment that needs them.
+DEAR = {"a9_train": "a9"}
 
 #: A brokered world of more ranks shares these out by chance.
 RANK_SERVERS = 4
@@ -34,6 +29,24 @@ _server: WorkerServer | None = None
 _rank_servers: list[WorkerServer] = []
 _machines: AdoptedMachines | None = None
 _sandbox: Sandbox | None = None
+_preload: list[str] = []
+
+
+def preload(keys: Iterable[str] | None = None) -> list[str]:
+    """What a server imports before the first fork, so that no task waits for it.
+
+    keys: assignments that will be graded, "a1"; `None` for all.
+    """
+    wanted = None if keys is None else set(keys)
+    drivers = sorted(file.stem for file in DRIVERS.glob("[a-z]*.py"))
+    return [
+        *(f"grader.checks.{name}" for name in ("entry", "real_entry", "brokered_entry")),
+        *(
+            f"grader.checks.drivers.{name}"
+            for name in drivers
+            if wanted is None or name not in DEAR or DEAR[name] in wanted
+        ),
+    ]
 
 
 def use_sandbox(folder: Path) -> None:
@@ -56,17 +69,21 @@ def rank_servers() -> list[WorkerServer]:
     if _sandbox is None:
         raise RuntimeError("a brokered world needs a sandbox")
     while len(_rank_servers) < RANK_SERVERS:
-        _rank_servers.append(WorkerServer(preload=list(PRELOAD), sandbox=_sandbox))
+        _rank_servers.append(WorkerServer(preload=_preload, sandbox=_sandbox))
     return _rank_servers
 
 
-def start() -> None:
-    """Start the server now; returns at once. Does nothing when it runs already."""
-    global _server
+def start(keys: Iterable[str] | None = None) -> None:
+    """Start the server now; returns at once. Does nothing when it runs already.
+
+    keys: assignments that will be graded (see `preload`).
+    """
+    global _server, _preload
     if _server is None:
         from grader.harness import WorkerServer
 
-        _server = WorkerServer(preload=list(PRELOAD), sandbox=_sandbox)
+        _preload = preload(keys)
+        _server = WorkerServer(preload=_preload, sandbox=_sandbox)
 
 
 def running() -> bool:

@@ -33,7 +33,7 @@ def draw(
     from grader.report.draw_load import ROUTERS, draw_load
     from grader.report.draw_schedule import draw_schedule
 
-    workers.start()
+    workers.start(())
     try:
         if task in ROUTERS:
             print(

@@ -31,7 +31,7 @@ def plan(
     """
     from grader.report.plans import describe, find_plans
 
-    workers.start()
+    workers.start(())
     try:
         found = find_plans(
             model, cluster, devices, batch_tokens=batch_tokens, most=top, solution=solution
