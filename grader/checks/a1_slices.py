@@ -21,6 +21,7 @@ from grader.checks.causes import Case
 
 Rows = Sequence[Sequence[int]]
 
+OWN_SLICE = "this part was never written: the own slice is not copied"
 EVEN = [[2, 2, 2], [2, 2, 2], [2, 2, 2]]
 UNEVEN = [[1, 2, 3], [4, 2, 1], [2, 5, 3]]
 UNEVEN_FOUR = [[1, 2, 3, 4], [4, 3, 2, 1], [2, 2, 1, 5], [1, 1, 6, 2]]
@@ -60,6 +61,9 @@ def all_to_all(
         for rank, want in expected.items():
             got = answers[rank]["arguments"]["output"]
             missing = [(outputs[rank], "nothing was written into `output`")]
+            gap = torch.split(want.clone(), arriving[members.index(rank)])
+            gap[members.index(rank)].copy_(filler(gap[members.index(rank)]))
+            missing.append((torch.cat(gap), OWN_SLICE))
             expect_equal(got, want, f"rank {rank}", missing)
             after = answers[rank]["arguments"]["input"]
             cause = "`input` must not be written to"

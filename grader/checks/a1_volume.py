@@ -232,6 +232,8 @@ def barrier_volume(trace: Trace) -> None:
             cause = "more signals than one in each round"
             if count == ranks - 1:
                 cause = "one rank sends to all: a barrier through one rank"
+                if all(each == ranks - 1 for each in trace.messages_sent):
+                    cause = "every rank sends to everybody, not at distances 2^k"
             raise CheckFailed(
                 f"rank {rank} sent {count} messages, expected at most {most}", cause=cause
             )

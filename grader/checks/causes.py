@@ -25,6 +25,10 @@ Needs = Mapping[int, set[int]]
 NOT_IN_MESSAGES = "the data did not travel in messages"
 DID_NOTHING = "the function does nothing: no message was sent, and no argument was written to"
 TOO_LATE = "the error was found only after messages had been sent"
+TO_ITSELF = "a rank sends to itself: its own slice is a copy, not a message"
+MEETS_ITSELF = (
+    "in a sub-group the group rank was taken for the global rank, so that a rank meets itself"
+)
 
 #: What may be true of a case -> what it means when just such cases fail. Narrow ones first.
 TRAITS = {
@@ -68,8 +72,8 @@ SAID = {
         "a rank that has nothing to send or receive (alone, or all is empty) must not call "
         "dist.batch_isend_irecv: an empty list raises IndexError"
     ),
-    "from itself: copy": "a rank sends to itself: its own slice is a copy, not a message",
-    "to itself: copy": "a rank sends to itself: its own slice is a copy, not a message",
+    "from itself: copy": TO_ITSELF,
+    "to itself: copy": TO_ITSELF,
 }
 
 
@@ -103,6 +107,11 @@ class Case:
     def members(self) -> list[int]:
         """Global ranks that take part, in group order."""
         return list(range(self.world_size) if self.ranks is None else self.ranks)
+
+    @property
+    def permuted(self) -> bool:
+        """Whether group ranks and global ranks are not the same numbers."""
+        return self.members != list(range(len(self.members)))
 
 
 @dataclass
@@ -142,6 +151,8 @@ class Bench:
             )
         except CheckFailed as failure:
             failure.cause = failure.cause or said(failure.message)
+            if failure.cause == TO_ITSELF and any(case.permuted for case in cases):
+                failure.cause = MEETS_ITSELF
             if len(cases) == 1 and cases[0].must_refuse and failure.status == "failed":
                 _sent_instead_of_refused(cases[0], failure)
             raise

@@ -280,9 +280,11 @@ def test_rendezvous_timeout(cluster: SimulatedCluster) -> None:
     for rank, answer in enumerate(answers):
         if answer is None:
             continue
-        if answer["error"] is None or answer["error"]["type"] != "TimeoutError":
+        error = answer["error"]
+        if error is None or error["type"] != "TimeoutError":
+            came = f"{error['type']}: {error['message']}" if error else answer["returned"]
             raise CheckFailed(
-                f"rank {rank}: expected TimeoutError, got {answer['error'] or answer['returned']}",
+                f"rank {rank}: expected TimeoutError, got {came}",
                 cause="a missing rank does not end in TimeoutError",
             )
         asked = sum(answer["in_vain"])

@@ -11,11 +11,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from grader import tasks
-from grader.checks.settings import project_folder
+from grader.checks.settings import CannotRun, project_folder
 from grader.commands.options import Language
 from grader.hints import hints_of
 from grader.report import memory
 from grader.report.language import language_of, text
+from grader.report.wrap import wrap
 
 FILE = "hints.json"
 
@@ -28,6 +29,11 @@ def hint(
 ) -> int:
     """Print the next hint for a task, up to three. They do not cost points."""
     language = language_of(lang)
+    if (name := task.strip().rstrip("/")) in {
+        n for a in tasks.ASSIGNMENTS for n in (a.key, a.name)
+    }:
+        example = tasks.select([name])[0].id
+        raise CannotRun(f"hint wants a task, for example {example}")
     found = tasks.find(task)
     hints = hints_of(found.id, language)
     project = project_folder()
@@ -40,7 +46,7 @@ def hint(
     for number in range(first, last):
         head = text(language, "hint_of", number=number + 1, count=len(hints), task=found.id)
         console.print(Text(head, style="bold"))
-        console.print(Padding(Text(hints[number]), (0, 0, 1, 2)))
+        console.print(Padding(wrap(Text(hints[number]), console.width - 2), (0, 0, 1, 2)))
     if not again and last > seen:
         try:
             _remember(project, found.id, last)
@@ -48,7 +54,8 @@ def hint(
             console.print(f"note: {error}", markup=False)
     key = "more_hints" if last < len(hints) else "no_more_hints"
     handout = f"assignments/{found.assignment}/README.{'zh-CN.md' if language == 'zh' else 'md'}"
-    console.print(Text(text(language, key, task=found.id, handout=handout), style="dim"))
+    last_line = Text(text(language, key, task=found.id, handout=handout), style="dim")
+    console.print(wrap(last_line, console.width))
     return 0
 
 

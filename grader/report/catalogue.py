@@ -5,7 +5,9 @@ The .po file is what is kept and edited. It is compiled in memory when a message
 
 Messages with numbers in them are made where a check fails, long before anyone knows the language.
 So a msgid may have numbered fields, "rank {0} sent {1} bytes": such an entry translates every
-message of that form, and its msgstr says where the fields go.
+message of that form, and its msgstr says where the fields go. A message is tried whole before its
+parts, and a part is only taken for one where punctuation sets it off: half a sentence in each
+language is worse than a whole one in English.
 """
 
 from __future__ import annotations
@@ -15,13 +17,27 @@ import gettext
 import io
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 PO_FILE = Path(__file__).parents[1] / "locale" / "zh_CN" / "LC_MESSAGES" / "tinyparallel.po"
 _FIELD = re.compile(r"\{(\d+)\}")
 _DEPTH = 4  # fields may hold messages; so deep
+_INDENT = 2  # positions of ranks; the lines of a traceback stand further in
+_CHINESE = re.compile(r"[\u4e00-\u9fff，。：；（）、]")
+_PRINTED = "It printed:"
+_PHRASE = re.compile(r"\b[a-z]{2,} [a-z]{2,}")
+_QUOTED = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`")
+_BRACKETED = re.compile(r"\([^()\n]*\)|\[[^\[\]\n]*\]|\{[^{}\n]*\}")
+#: "src and 7", "4 or tensor("
+_JOINED = re.compile(r"(?:\[[^\]]*\]|\S+)(?: (?:and|or) (?:\[[^\]]*\]|\S+))+")
+#: What stands before a field that may hold a whole message.
+_SETS_OFF = (": ", ". ", "; ", "(")
+_NUMBER, _ANYTHING = "-?[0-9]+", r"[^\n]+?"
+#: What stands behind a field that is a whole number.
+_COUNTED = (" ranks", " more ranks")
 
 
 def entries(content: str) -> dict[str, str]:
@@ -92,14 +108,30 @@ def find(message: str) -> str | None:
 
 
 def translate(message: str, depth: int = _DEPTH) -> str:
-    """The message as far as the catalogue knows it: whole, by its form, or line by line."""
-    known = find(message) or _by_form(message, depth) or _behind_a_label(message, depth)
-    if known is not None or "\n" not in message:
-        return known or message
-    return "\n".join(
-        line[: len(line) - len(line.lstrip())] + translate(line.lstrip(), depth)
-        for line in message.split("\n")
-    )
+    """The message as far as the catalogue knows it: whole, by its form, or line by line.
+
+    Lines of a traceback, and what the program printed itself, stay as they are.
+    """
+    if "\n" not in message:
+        return _sentence(message, depth) or _behind_a_label(message, depth) or message
+    if (known := find(message)) is not None:
+        return known
+    lines, quoted = [], False
+    for line in message.split("\n"):
+        indent = len(line) - len(line.lstrip())
+        keep = quoted or indent > _INDENT
+        lines.append(line if keep else line[:indent] + translate(line[indent:], depth))
+        quoted = quoted or line == _PRINTED
+    return "\n".join(lines)
+
+
+def _sentence(message: str, depth: int) -> str | None:
+    """One message by itself or by its form, or several that semicolons part, all of them known."""
+    known = find(message) or _by_form(message, depth)
+    if known is not None or "; " not in message:
+        return known
+    parts = [find(part) or _by_form(part, depth) for part in message.split("; ")]
+    return "；".join(str(part) for part in parts) if all(parts) else None
 
 
 def _behind_a_label(message: str, depth: int) -> str | None:
@@ -107,10 +139,10 @@ def _behind_a_label(message: str, depth: int) -> str | None:
     if depth == 0:
         return None
     label, mark, rest = message.partition(": ")
-    while mark and "\n" not in label:
-        known = find(rest) or _by_form(rest, depth)
+    while mark:
+        known = _sentence(rest, depth) if _is_whole(label) else None
         if known is not None:
-            return f"{label}: {known}"
+            return f"{_label(label, depth)}：{known}"
         more, mark, rest = rest.partition(": ")
         label = f"{label}: {more}"
     # "right in the default group, … (a rank sends to itself)": one cause behind another.
@@ -120,43 +152,150 @@ def _behind_a_label(message: str, depth: int) -> str | None:
     return None
 
 
+def _label(label: str, depth: int) -> str:
+    """What a case is called, a list of words: each by itself, shapes and dtypes as they are."""
+    if _is_code(label):
+        return label
+    whole = _sentence(label, depth)
+    if whole is not None:
+        return whole
+    parts = [[_word(word, depth) for word in part.split(": ")] for part in _items(label)]
+    if ", ".join(": ".join(part) for part in parts) == label:
+        return label
+    return "，".join("：".join(part) for part in parts)
+
+
+def _word(word: str, depth: int) -> str:
+    return (None if _is_code(word) else _sentence(word, depth)) or word
+
+
+def _items(text: str) -> list[str]:
+    """Parts between commas that stand in no brackets."""
+    parts, begin, open_brackets = [], 0, 0
+    for place, letter in enumerate(text):
+        open_brackets += (letter in "([{") - (letter in ")]}")
+        if open_brackets == 0 and text.startswith(", ", place):
+            parts.append(text[begin:place])
+            begin = place + 2
+    return [*parts, text[begin:]]
+
+
+def _is_code(value: str) -> bool:
+    """A dict, a list, a shape, a string in quotes: nothing in it is for the catalogue."""
+    return value.startswith(("{", "[", "(", "'", '"', "`"))
+
+
+def _is_whole(value: str) -> bool:
+    """Whether every bracket is closed, so that the value is not cut out of a dict or a shape."""
+    bare = _QUOTED.sub("", value)
+    return all(bare.count(left) == bare.count(right) for left, right in ("()", "[]", "{}"))
+
+
+def _bare(value: str) -> str:
+    """Without what stands in quotes or brackets."""
+    bare = _QUOTED.sub("", value)
+    while (inner := _BRACKETED.sub("", bare)) != bare:
+        bare = inner
+    return bare
+
+
+def _is_value(value: str) -> bool:
+    """One value, not a stretch of several sentences."""
+    bare = _bare(value)
+    alone = _is_whole(value) and ": " not in bare and "; " not in bare
+    return alone or _JOINED.fullmatch(value) is not None
+
+
 def _by_form(message: str, depth: int) -> str | None:
     if depth == 0:
         return None
-    fields: dict[str, str] = {}
-    for start, form, words in _forms():
-        if start and not message.startswith(start):
+    for form in _forms():
+        if form.start and not message.startswith(form.start):
             continue
-        match = form.fullmatch(message)
+        match = form.pattern.fullmatch(message)
         if match is None:
             continue
-        for name, value in match.groupdict().items():
-            fields[name] = translate(value, depth - 1)
-        return _FIELD.sub(lambda field: fields[f"f{field[1]}"], words)
+        found = {name.removeprefix("f"): value for name, value in match.groupdict().items()}
+        if not all(_is_value(found[name]) for name in form.values):
+            continue
+        if not all(_is_whole(found[name]) for name in form.labels):
+            continue
+        fields = {
+            name: _label(value, depth - 1) if name in form.labels else _field(value, depth - 1)
+            for name, value in found.items()
+        }
+        if any(fields[n] == found[n] and _PHRASE.search(_bare(found[n])) for n in form.values):
+            continue  # half of the sentence would be English
+        return _filled(form.words, fields)
     return None
 
 
+def _filled(words: str, fields: Mapping[str, str]) -> str:
+    """The words with their fields; no blank is left between two Chinese characters."""
+    pieces = [
+        piece if place % 2 == 0 else fields[piece]
+        for place, piece in enumerate(_FIELD.split(words))
+    ]
+    filled = pieces[0]
+    for piece in pieces[1:]:
+        if filled.endswith(" ") and _CHINESE.match(piece) and _CHINESE.match(filled[-2:]):
+            filled = filled[:-1]
+        elif piece.startswith(" ") and _CHINESE.match(piece[1:]) and _CHINESE.match(filled[-1:]):
+            piece = piece[1:]
+        filled += piece
+    return filled
+
+
+def _field(value: str, depth: int) -> str:
+    if _is_code(value):
+        return value
+    if _JOINED.fullmatch(value):
+        return value.replace(" and ", " 和 ").replace(" or ", " 或 ")
+    return translate(value, depth)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A msgid with fields. start: its literal beginning. labels: fields that name a case.
+
+    values: fields that hold one value each, and no sentence.
+    """
+
+    start: str
+    pattern: re.Pattern[str]
+    words: str
+    labels: frozenset[str]
+    values: frozenset[str]
+
+
 @cache
-def _forms() -> tuple[tuple[str, re.Pattern[str], str], ...]:
-    """(literal beginning, pattern, translation) of msgids with fields, the most literal first."""
-    forms = []
-    for message, words in _messages().items():
-        if words and _FIELD.search(message):
-            forms.append((len(_FIELD.sub("", message)), message, words))
+def _forms() -> tuple[_Form, ...]:
+    """The msgids with fields, the most literal first."""
+    forms = [
+        (len(_FIELD.sub("", message)), message, words)
+        for message, words in _messages().items()
+        if words and _FIELD.search(message)
+    ]
     forms.sort(key=lambda form: -form[0])
-    return tuple(
-        (_FIELD.split(message)[0], re.compile("".join(_pattern(message))), words)
-        for _, message, words in forms
-    )
+    return tuple(_form(message, words) for _, message, words in forms)
 
 
-def _pattern(message: str) -> Iterator[str]:
-    seen: set[str] = set()
-    for place, part in enumerate(_FIELD.split(message)):
+def _form(message: str, words: str) -> _Form:
+    parts = _FIELD.split(message)
+    labels, values = set(), set()
+    pattern = ""
+    for place, part in enumerate(parts):
         if place % 2 == 0:
-            yield re.escape(part)
-        elif part in seen:
-            yield f"(?P=f{part})"
-        else:
-            seen.add(part)
-            yield f"(?P<f{part}>[^\\n]+?)"
+            pattern += re.escape(part)
+            continue
+        before, after = parts[place - 1], parts[place + 1]
+        if f"(?P<f{part}>" in pattern:
+            pattern += f"(?P=f{part})"
+            continue
+        number = before.endswith(("rank ", "Rank ")) or after.startswith(_COUNTED)
+        pattern += f"(?P<f{part}>{_NUMBER if number else _ANYTHING})"
+        if place == 1 and not before and after.startswith(":"):
+            labels.add(part)
+        elif not before.endswith(_SETS_OFF) and not after.startswith(";"):
+            values.add(part)
+    return _Form(parts[0], re.compile(pattern), words, frozenset(labels), frozenset(values))

@@ -77,13 +77,13 @@ def write_report(folder: Path, results: Results, language: str) -> Path:
 
 def markdown(results: Results, language: str) -> str:
     """The run as a page: the table of tasks, then every check that did not pass."""
-    from grader.report.terminal import total_lines
+    from grader.report.terminal import rounded, total_lines
 
     heads = [text(language, key) for key in ("task", "status", "points")]
     lines = [f"# TinyParallel: {results.solution}", "", *total_lines(results, language), ""]
     lines += [f"| {' | '.join(heads)} |", "|---|---|---|"]
     for task in results.tasks:
-        points = f"{task.points:g} / {task.max_points:g}"
+        points = f"{rounded(task.points, task.max_points)} / {rounded(task.max_points)}"
         lines.append(f"| `{task.task}` | {text(language, task.status)} | {points} |")
     for task in results.tasks:
         for check in task.checks:

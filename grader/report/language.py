@@ -85,6 +85,18 @@ WORDS: dict[str, str] = {
     "sends": "sends",
     "receives": "receives",
     "collective": "collective",
+    "sim_no_group": "note: no rank initialised torch.distributed",
+    "sim_ran": "{ranks} ranks on {cluster}: {virtual} of virtual time{dependent} ({real} here)",
+    "sim_dependent": ", order-dependent",
+    "sim_moved": "{total} moved, {messages} messages, {rounds} rounds",
+    "sim_trace": "trace: {path} (opens in https://ui.perfetto.dev)",
+    "sim_picture": "picture: {path}",
+    "sim_more": "… and {ranks}",
+    "overlapped": "overlapped",
+    "sim_error": "error: {message}",
+    "sim_warning": "warning: {message}",
+    "colon": ": ",
+    "brackets": " ({words})",
 }
 
 

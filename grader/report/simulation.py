@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
+from rich.cells import cell_len
+
 from grader.fabric.chrome import write_chrome_trace
 from grader.fabric.cluster import Cluster
 from grader.fabric.cluster_file import read_cluster
@@ -12,6 +14,7 @@ from grader.fabric.findings import more_ranks, size_text
 from grader.fabric.picture import seconds_text, write_picture
 from grader.fabric.script import run_script
 from grader.fabric.trace import TimedTrace, Trace
+from grader.report.language import text, translated
 
 #: More ranks than this are summed up in the table.
 SHOWN = 16
@@ -29,6 +32,7 @@ def simulate_script(
     schedule: int | None = None,
     time_limit: float = 60.0,
     out: TextIO,
+    language: str = "en",
 ) -> int:
     """Run the script, print what happened to `out`, write the trace. 0 clean, 1 with findings.
 
@@ -47,34 +51,45 @@ def simulate_script(
     timed = trace.on(cluster)
     print(file=out)
     for finding in (*result.findings, *result.warnings):
-        print(f"{finding.severity}: {finding.message}\n", file=out)
+        message = translated(language, finding.message)
+        print(text(language, f"sim_{finding.severity}", message=message) + "\n", file=out)
     if not result.findings and not result.record.groups:
-        print("note: no rank initialised torch.distributed\n", file=out)
-    _summary(timed, cluster, result.seconds, out)
+        print(text(language, "sim_no_group") + "\n", file=out)
+    _summary(timed, cluster, result.seconds, out, language)
     if trace_file is not None:
         write_chrome_trace(timed.timeline, trace_file)
-        print(f"trace: {trace_file} (opens in https://ui.perfetto.dev)", file=out)
+        print(text(language, "sim_trace", path=trace_file), file=out)
     if picture_file is not None:
         write_picture(timed.timeline, picture_file, title=script.name)
-        print(f"picture: {picture_file}", file=out)
+        print(text(language, "sim_picture", path=picture_file), file=out)
     return 1 if result.findings else 0
 
 
-def _summary(timed: TimedTrace, cluster: Cluster, host_seconds: float, out: TextIO) -> None:
+def _summary(
+    timed: TimedTrace, cluster: Cluster, host_seconds: float, out: TextIO, language: str
+) -> None:
     world = timed.record.world_size
-    dependent = ", order-dependent" if timed.record.order_dependent else ""
-    print(
-        f"{world} ranks on {cluster.name}: {seconds_text(timed.makespan)} of virtual time"
-        f"{dependent} ({seconds_text(host_seconds)} here)",
-        file=out,
+    ran = text(
+        language,
+        "sim_ran",
+        ranks=world,
+        cluster=cluster.name,
+        virtual=seconds_text(timed.makespan),
+        dependent=text(language, "sim_dependent") if timed.record.order_dependent else "",
+        real=seconds_text(host_seconds),
     )
-    print(
-        f"{size_text(timed.total_bytes)} moved, {sum(timed.messages_sent)} messages, "
-        f"{timed.rounds} rounds",
-        file=out,
+    moved = text(
+        language,
+        "sim_moved",
+        total=size_text(timed.total_bytes),
+        messages=sum(timed.messages_sent),
+        rounds=timed.rounds,
     )
-    columns = ("rank", "sent", "received", "messages", "computing", "overlapped", "idle")
-    print(" ".join(f"{name:>11}" for name in columns), file=out)
+    print(ran, moved, sep="\n", file=out)
+    columns = ("sent", "received", "messages", "computing", "overlapped", "idle")
+    heads = ["rank", *(text(language, name) for name in columns)]
+    # A Chinese character takes two places.
+    print(" ".join(" " * (11 - cell_len(name)) + name for name in heads), file=out)
     for rank in range(min(world, SHOWN)):
         row = (
             str(rank),
@@ -87,7 +102,8 @@ def _summary(timed: TimedTrace, cluster: Cluster, host_seconds: float, out: Text
         )
         print(" ".join(f"{cell:>11}" for cell in row), file=out)
     if world > SHOWN:
-        print(f"… and {more_ranks(world - SHOWN)}", file=out)
+        more = translated(language, more_ranks(world - SHOWN))
+        print(text(language, "sim_more", ranks=more), file=out)
 
 
 def cluster_of(name: str, ranks: int) -> Cluster:

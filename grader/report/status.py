@@ -13,7 +13,7 @@ from rich.text import Text
 from grader import tasks
 from grader.report.history import file_digest
 from grader.report.language import text, translated
-from grader.report.terminal import STYLES, bar, percent
+from grader.report.terminal import STYLES, bar, percent, rounded
 
 _BAR = 30
 
@@ -29,7 +29,8 @@ def print_status(
     to say which results are older than the file."""
     for assignment in tasks.ASSIGNMENTS:
         share = bar(sum(_points(entries.get(t.id)) for t in assignment.tasks), assignment.points)
-        title = f"{assignment.name}: {translated(language, assignment.title)}"
+        colon = text(language, "colon")
+        title = f"{assignment.name}{colon}{translated(language, assignment.title)}"
         console.print(Text.assemble(share, "  ", (title, "bold")), soft_wrap=True)
         table = Table(box=None)
         table.add_column(text(language, "task"), no_wrap=True, min_width=32)
@@ -57,8 +58,8 @@ def _total(entries: Mapping[str, dict[str, Any]], solution: str, language: str) 
     words = text(
         language,
         "status_total",
-        points=f"{earned:g}",
-        max_points=f"{most:g}",
+        points=rounded(earned, most),
+        max_points=rounded(most),
         solution=solution,
     )
     return f"{bar(earned, most, _BAR)} {percent(earned, most)} %  {words}"
@@ -99,5 +100,6 @@ def _state(
         return f"{task.points:g}", Text(text(language, "not_run"), style=STYLES["not_run"])
     words = Text(text(language, entry["status"]), style=STYLES[entry["status"]])
     if folder is not None and file_digest(folder, task) != entry.get("file"):
-        words.append(f" ({text(language, 'changed')})", style="dim")
-    return f"{float(entry.get('points', 0)):g}/{task.points:g}", words
+        words.append(text(language, "brackets", words=text(language, "changed")), style="dim")
+    points = rounded(float(entry.get("points", 0)), task.points)
+    return f"{points}/{rounded(task.points)}", words

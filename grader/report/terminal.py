@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -9,6 +11,7 @@ from rich.text import Text
 
 from grader.checks.results import CheckResult, Results, TaskResult
 from grader.report.language import text, translated
+from grader.report.wrap import wrap
 
 STYLES = {
     "passed": "green",
@@ -74,7 +77,7 @@ class Progress:
             return
         self._failures(result)
         for warning in result.warnings[:_WARNINGS]:
-            label = f"{text(self._language, 'warning')}: "
+            label = text(self._language, "warning") + text(self._language, "colon")
             self._console.print(Text.assemble("    ", (label, "yellow")), end="", soft_wrap=True)
             first_line, _, rest = translated(self._language, warning).partition("\n")
             self._console.print(Text(first_line), soft_wrap=True)
@@ -101,10 +104,11 @@ class Progress:
 
     def _explain(self, check: CheckResult, told_at: str | None) -> None:
         language = self._language
-        worth = text(language, "worth", points=f"{check.max_points:g}")
+        worth = text(language, "worth", points=rounded(check.max_points))
         status = (text(language, check.status), STYLES[check.status])
         name = translated(language, check.check)
-        head = Text.assemble("    ", status, f": {name} ({worth})")
+        bracket = text(language, "brackets", words=worth)
+        head = Text.assemble("    ", status, f"{text(language, 'colon')}{name}{bracket}")
         self._console.print(head, soft_wrap=True)
         if told_at is not None:
             words = text(language, "as_above", check=translated(language, told_at))
@@ -113,12 +117,12 @@ class Progress:
         if check.message:
             self._print_indented(Text(translated(language, check.message)))
         if check.cause:
-            likely = f"{text(language, 'likely_cause')}: "
+            likely = text(language, "likely_cause") + text(language, "colon")
             self._print_indented(Text.assemble((likely, "bold"), translated(language, check.cause)))
 
     def _print_indented(self, words: Text) -> None:
         if self._console.is_terminal:
-            self._console.print(Padding(words, (0, 0, 0, 6)))
+            self._console.print(Padding(wrap(words, self._console.width - 6), (0, 0, 0, 6)))
             return
         # In a file or a pipe every line stays whole, however long.
         for line in words.split("\n"):
@@ -181,8 +185,8 @@ def total_lines(results: Results, language: str) -> list[str]:
         total = text(
             language,
             "total",
-            points=f"{results.points:g}",
-            max_points=f"{results.max_points:g}",
+            points=rounded(results.points, results.max_points),
+            max_points=rounded(results.max_points),
             percent=percent(results.points, results.max_points),
         )
     else:
@@ -191,8 +195,8 @@ def total_lines(results: Results, language: str) -> list[str]:
     lines.append(f"{total}, {seconds}" if language == "en" else f"{total}，{seconds}")
     skipped = [task for task in results.tasks if task.skipped_points > 0]
     if skipped:
-        names = ", ".join(f"{task.task} {task.skipped_points:g}" for task in skipped)
-        points = f"{results.skipped_points:g}"
+        names = ", ".join(f"{task.task} {rounded(task.skipped_points)}" for task in skipped)
+        points = rounded(results.skipped_points)
         lines.append(text(language, "skipped_points", points=points, tasks=names))
     if results.interrupted:
         lines.append(text(language, "interrupted"))
@@ -211,7 +215,15 @@ def percent(points: float, max_points: float) -> str:
     return f"{tenths / 10:g}"
 
 
+def rounded(points: float, most: float | None = None) -> str:
+    """Points with one decimal; less than `most` never looks like it."""
+    words = f"{round(points, 1):g}"
+    if most is not None and points < most and words == f"{round(most, 1):g}":
+        return f"{math.floor(10 * points) / 10:g}"
+    return words
+
+
 def _points(task: TaskResult) -> str:
     if task.status == "skipped":
-        return f"({task.skipped_points:g})"
-    return f"{task.points:g}/{task.max_points:g}"
+        return f"({rounded(task.skipped_points)})"
+    return f"{rounded(task.points, task.max_points)}/{rounded(task.max_points)}"

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Assignment 1: collectives from send and receive · 作业 1：用 send 和 recv 写集合通信
+# # Assignment 1: collectives from send and receive · 作业 1：用 send/recv 实现集合通信
 #
 # Every collective is messages between pairs of ranks. This notebook shows what the simulated cluster
 # sees of them: time, rounds, bytes, and what goes wrong. The tasks are in `assignments/a1_collectives`.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Assignment 2: all-reduce on rings, trees and hierarchies · 作业 2：环、树与层次上的 all-reduce
+# # Assignment 2: all-reduce on rings, trees and hierarchies · 作业 2：环、超立方体与分层的 all-reduce
 #
 # The steps of a ring, drawn; and which algorithm is fastest at which size. The tasks are in
 # `assignments/a2_ring_all_reduce`.

@@ -58,6 +58,17 @@ def test_the_report_names_the_fault_and_the_line() -> None:
     assert "hangs.py:8" in out.getvalue()
 
 
+def test_the_report_is_chinese_where_it_is_asked_for() -> None:
+    out = io.StringIO()
+    simulate_script(
+        SCRIPTS / "hangs.py", 4, cluster_of("uniform", 4), [], out=out, language="zh"
+    )  # fmt: skip
+    text = out.getvalue()
+    assert "错误：死锁：rank 0 → rank 1 → rank 2 → rank 3 → rank 0 互相等待。" in text
+    assert "uniform 上的 4 个 rank" in text and "接收" in text and "hangs.py:8" in text
+    assert "deadlock" not in text and "waits" not in text and "received" not in text
+
+
 def test_the_report_and_the_trace_file(tmp_path: Path) -> None:
     out = io.StringIO()
     cluster = two_level(2, 4, LinkSpec(3e-6, 300e9), LinkSpec(5e-6, 25e9), nics_per_node=1)

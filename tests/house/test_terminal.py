@@ -8,7 +8,7 @@ from rich.console import Console
 
 from grader.checks.results import CheckResult, Results, TaskResult
 from grader.report.files import markdown
-from grader.report.terminal import Progress
+from grader.report.terminal import Progress, rounded
 
 
 def printed(task: TaskResult, language: str = "en") -> str:
@@ -23,6 +23,16 @@ def results_of(task: TaskResult) -> Results:
     return results
 
 
+def test_points_have_one_decimal_and_are_full_only_when_all_are_earned() -> None:
+    assert rounded(25.8408, 26) == "25.8" and rounded(26, 26) == "26" and rounded(0.0) == "0"
+    assert rounded(25.98, 26) == "25.9" and rounded(3.25) == "3.2" and rounded(6.5) == "6.5"
+    failed = CheckResult("three", 2.0, "failed", 1.8408, "wrong", "no idea", {})
+    task = TaskResult("a1.x", "a1", [passed("one"), failed])
+    assert "3.8/4" in printed(task) and "3.8408" not in printed(task)
+    assert "未通过：three（2 分）" in printed(task, "zh")
+    assert "可能的原因：no idea" in printed(task, "zh")
+
+
 def passed(name: str, *warnings: str) -> CheckResult:
     return CheckResult(name, 2.0, "passed", 2.0, "", None, {"warnings": list(warnings)})
 
@@ -34,7 +44,7 @@ def test_warnings_are_shown_once_also_when_every_point_was_earned() -> None:
     assert text.count("warning: on NCCL this hangs") == 1
     assert "      rank 0\n" in text
     assert "warning: a send was not waited for" in text
-    assert "警告: on NCCL" in printed(task, "zh")
+    assert "警告：on NCCL" in printed(task, "zh")
     assert "on NCCL this hangs" in markdown(results_of(task), "en")
 
 

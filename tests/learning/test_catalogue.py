@@ -11,6 +11,7 @@ import shutil
 import string
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ FIELD = re.compile(r"\{(\w*)[^}]*\}")
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 ENTRIES = catalogue.entries(catalogue.PO_FILE.read_text(encoding="utf-8"))
 #: Said alike in both languages.
-SAME = {"DualPipe", "dissemination", "busbw, GB/s"}
+SAME = {"DualPipe", "dissemination", "busbw, GB/s", ": ", " ({words})"}
 
 COLLECT = """
 import json
@@ -146,6 +147,44 @@ def test_messages_with_numbers_are_translated_by_their_form() -> None:
         assert translated("en", message) == message
     assert translated("zh", "something that nobody knows") == "something that nobody knows"
     assert translated("zh", "") == ""
+
+
+WHOLE = {
+    each["en"]: each["zh"]
+    for each in tomllib.loads(
+        Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8")
+    )["sentence"]
+}
+
+
+@pytest.mark.parametrize(
+    "message", ["rank 0 gets NIC7, which is SYS from GPU0, expected one that is PXB"]
+)
+def test_half_a_sentence_is_not_translated(message: str) -> None:
+    assert translated("zh", message) == message
+    assert translated("zh", "x is 3, expected 4") == "x 是 3，应为 4"
+
+
+@pytest.mark.parametrize("message", WHOLE)
+def test_a_sentence_is_translated_whole_and_code_in_it_not_at_all(message: str) -> None:
+    assert translated("zh", message) == WHOLE[message]
+
+
+def test_faults_of_the_simulated_cluster_are_translated() -> None:
+    from grader.fabric.record import Location, Operation
+    from grader.fabric.words import message_mismatch
+
+    def operation(rank: int, kind: str, peer: int, numel: int) -> Operation:
+        return Operation(
+            0, rank, kind, 0, peer, 4 * numel, (numel,), "float32", "cpu",
+            location=Location("/x/f.py", 3, "f"),
+        )  # fmt: skip
+
+    finding = message_mismatch(operation(0, "send", 1, 4), operation(1, "recv", 0, 8))
+    words = translated("zh", finding.message)
+    assert (
+        words.startswith("发送方和接收方不一致：发送 16 B，期望 32 B。\n") and "sends" not in words
+    )
 
 
 def test_every_form_translates_what_it_was_made_for() -> None:

@@ -95,6 +95,16 @@ def test_an_unknown_task_is_refused_in_one_line(
     assert err.count("\n") == 1 and "a1.broadcast" in err
 
 
+@pytest.mark.parametrize("name", ["a1", "a1_collectives", "a1_collectives/"])
+def test_an_assignment_is_no_task(
+    project: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["hint", name, "--lang", "en"]) == 2
+    assert "hint wants a task, for example a1.rendezvous\n" in capsys.readouterr().err
+    assert main(["hint", name, "--lang", "zh"]) == 2
+    assert "要写任务名，例如 a1.rendezvous" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"a1.barrier": "two"}', '{"a1.barrier": 99}'])
 def test_a_damaged_memory_is_survived(
     project: Path, content: str, capsys: pytest.CaptureFixture[str]
