@@ -57,7 +57,7 @@ grade: $(STAMP)
 
 ifneq ($(HAVE_TESTS),)
 test: $(STAMP) lint
-	$(BIN)/python -m pytest tests -m 'not soak' -n auto --dist loadgroup
+	$(BIN)/python -m pytest tests -m 'not soak' -n auto --dist loadfile
 else
 test: $(STAMP)
 	@$(CHECK)
