@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -162,6 +163,8 @@ class Project:
             text=True,
             timeout=120,
             check=False,
+            # A job in the background of a shell is started with Ctrl-C ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         return Run(run.returncode, run.stdout, run.stderr)
 

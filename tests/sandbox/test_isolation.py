@@ -101,7 +101,9 @@ def test_writes_stay_inside(server: WorkerServer, sandbox: Sandbox, tmp_path: Pa
     outside = ["/", "/usr", "/etc", "/dev", "/proc", "/sys", str(ROOT), str(ROOT / "grader")]
     outside += [sandbox.visible[0], sys.prefix, str(Path.home()), str(tmp_path)]
     answers = value(server, "writable", outside)
-    assert "done" not in answers.values(), answers
+    # A folder in /tmp that only leads to something shown is part of the private /tmp.
+    leading = {str(ROOT)} if ROOT.is_relative_to("/tmp") else set()
+    assert [where for where, what in answers.items() if what == "done"] in ([], [*leading])
     inside = value(server, "writable", ["/tmp", "/dev/shm"])
     assert set(inside.values()) == {"done"}
     for folder in ("/tmp", "/dev/shm", *outside):

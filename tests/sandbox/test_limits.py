@@ -33,7 +33,8 @@ def test_processes_and_threads_have_a_limit_that_no_watchdog_keeps(server: Worke
     release = tuple(map(int, os.uname().release.split(".")[:2]))
     if os.geteuid() == 0 and release < (6, 14):
         pytest.skip("root has no such limit before Linux 6.14")
-    assert 300 < bomb(server, "threads_bomb").value < 400
+    # Numbers below 300 are given out once only.
+    assert 50 < bomb(server, "threads_bomb").value < 400
 
 
 @pytest.mark.parametrize(
