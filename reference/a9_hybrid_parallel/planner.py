@@ -39,8 +39,8 @@ TILE = 128
 PASSES = 2
 
 #: The share of what could hide behind computation that does, and the share of a network card that
-#: a collective between nodes gets. Fitted to the ZeRO-3 rows of Megatron's Table 2, together; of the
-#: pairs that fit alike, one that has 8 tensor-parallel devices before 4 for GPT-3, as Megatron found.
+#: a collective between nodes gets. Fitted to the ZeRO-3 rows of Megatron's Table 2, together; of
+#: the pairs that fit alike, one that puts tp 8 before tp 4 for GPT-3, as Megatron found.
 HIDDEN = 2 / 3
 CARD = 3 / 4
 
