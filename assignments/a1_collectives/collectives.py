@@ -51,7 +51,8 @@ def scatter(
 ) -> None:
     """Give each rank its own tensor from the list on ``src``.
 
-    The root sends p − 1 messages and nothing twice; every other rank sends none.
+    Straight from the root: it sends p − 1 messages and nothing twice; every other rank sends none.
+    (A tree is accepted too, within the handout's limits.)
 
     Args:
         output: receives this rank's tensor.

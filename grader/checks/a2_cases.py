@@ -358,3 +358,12 @@ def op_refusals(
         refusal("AVG of int64", integers, ["op|AVG", "int64"], op="AVG"),
         refusal("op BAND", again, ["op", "BAND"], op="BAND"),
     ]
+
+
+def all_reduce_refusals(world: int, each: Sequence[dict[str, Any]] | None = None) -> list[Case]:
+    """What an all-reduce refuses beside: a tensor of many elements in one cell of memory."""
+    more = [{} for _ in range(world)] if each is None else each
+    cells = [torch.full((1,), rank + 1.0).expand(2 * world) for rank in range(world)]
+    arguments = [{**more[rank], "tensor": cells[rank]} for rank in range(world)]
+    names = ["tensor", "expand|stride|share|overlap"]
+    return [refusal(f"a tensor expanded from (1,) to ({2 * world},)", arguments, names, op="SUM")]

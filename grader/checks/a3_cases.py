@@ -28,7 +28,7 @@ MOMENTUM = {"class": "Momentum", "options": {"lr": 0.05, "momentum": 0.9, "weigh
 OPERATIONS = 100_000
 OPERATIONS_NARROW = 500  # float32: 6e-5
 
-IN_DISGUISE = "torch's own layer was extended; the task is to write what it does"
+IN_DISGUISE = "torch's own code does the work; the task is to write what it does"
 
 
 @dataclass

@@ -26,11 +26,21 @@ def judge_replicas(case: Training, answers: Sequence[Any]) -> None:
             _judge_loss(case, step["loss"], wanted.losses[place], where)
             for name, gradient in wanted.gradients.items():
                 local = [each[name] for each in wanted.local]
-                _judge_gradient(
-                    case, step["gradients"][name], gradient, local, place, number, mine,
-                    f"{where}, gradient of {name}",
-                )  # fmt: skip
+                try:
+                    _judge_gradient(
+                        case, step["gradients"][name], gradient, local, place, number, mine,
+                        f"{where}, gradient of {name}",
+                    )  # fmt: skip
+                except CheckFailed as failure:
+                    if failure.cause == causes.NOT_AVERAGED and _hold_up(wanted):
+                        failure.cause = causes.NEVER_SENT
+                    raise
             judge_frozen(step["gradients"], wanted.gradients, where)
+
+
+def _hold_up(wanted: Expected) -> bool:
+    """Whether backward reaches no gradient of some parameter on some rank."""
+    return any(gradient is None for each in wanted.local for gradient in each.values())
 
 
 def judge_start(case: Training, answers: Sequence[Any]) -> None:
@@ -126,7 +136,7 @@ def judge_frozen(
         if name not in trainable and gradient is not None:
             raise CheckFailed(
                 f"{where}: expected no gradient for {name}, which is frozen, got a tensor",
-                cause="requires_grad is not looked at",
+                cause="requires_grad is ignored",
             )
 
 
@@ -163,7 +173,7 @@ def judge_state(
         names = list(got) if isinstance(got, dict) else type(got).__name__
         strange = [n for n in names if n not in wanted.before] if isinstance(got, dict) else []
         cause = (
-            "the keys are the wrappers': strip what wrapping put in between" if strange else None
+            "the keys hold the wrappers' names: remove what wrapping put in" if strange else None
         )
         raise CheckFailed(
             f"{where}: expected the keys {list(wanted.before)}, got {names}", cause=cause

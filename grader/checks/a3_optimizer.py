@@ -158,8 +158,8 @@ def judge(case: Stepping, answers: Sequence[Any]) -> None:
                     suspects=[
                         (
                             before[name].double(),
-                            "the parameter was not updated here: its owner's new value has not "
-                            "arrived, or its gradient was passed over",
+                            "the parameter still has its old value: its owner's new value was "
+                            "not sent, or the step left it out",
                         )
                     ],
                     cause=_cause(case, number),

@@ -91,7 +91,7 @@ def hides_all_reduces(trace: Trace, world: int, metrics: Metrics) -> None:
         if share < 1 / 3:
             raise CheckFailed(
                 f"rank {rank}: {share:.0%} of its {communicating * 1e9:.0f} virtual ns of "
-                f"communication lie behind computation, expected at least a third",
+                f"communication overlap with computation, expected at least a third",
                 cause="backward waits for the communication it begins: wait in "
                 "finish_gradient_synchronization()",
             )
@@ -109,7 +109,7 @@ def in_buckets(
             raise CheckFailed(
                 f"rank {rank}: {kind} of {size} bytes, expected at most bucket_bytes="
                 f"{bucket_bytes} (and {extra} for marks)",
-                cause="bucket_bytes is not looked at",
+                cause="bucket_bytes is ignored",
             )
     calls = sum(kind not in ("send", "broadcast") for kind, _ in sent)
     most = 2 * math.ceil(nbytes / bucket_bytes) + 2
@@ -136,6 +136,13 @@ def average_moves_at_most(trace: Trace, nbytes: int, parameters: int, metrics: M
         )
 
 
+def _who_serves(pairs: Sequence[tuple[int, int]]) -> str:
+    common = set(pairs[0]).intersection(*pairs)
+    if common:
+        return f"`server` is ignored: everything goes through rank {min(common)}"
+    return "workers exchange gradients among themselves"
+
+
 def through_the_server(
     trace: Trace, server: int, nbytes: int, parameters: int, metrics: Metrics
 ) -> None:
@@ -154,7 +161,7 @@ def through_the_server(
         raise CheckFailed(
             f"rank {strangers[0][0]} sent to rank {strangers[0][1]}, expected messages to and from "
             f"the server (rank {server}) only",
-            cause="`server` is not looked at, or workers exchange gradients among themselves",
+            cause=_who_serves(strangers),
         )
     metrics["bytes_sent_by_the_server"] = trace.bytes_sent[server]
     metrics["bytes_received_by_the_server"] = trace.bytes_received[server]
@@ -164,7 +171,7 @@ def through_the_server(
             low, high = share * nbytes, share * (SLACK * nbytes + MARK_BYTES * parameters)
             who = "the server" if rank == server else "a worker"
             if not low <= count <= high:
-                cause = "`server` is not looked at" if count >= (world - 1) * nbytes else None
+                cause = "`server` is ignored" if count >= (world - 1) * nbytes else None
                 if rank == server and count < low:
                     cause = "the server is no server: somebody else averages"
                 raise CheckFailed(
@@ -216,7 +223,7 @@ def shares_are_balanced(numels: Sequence[int], sizes: Sequence[int], per_element
             f"the ranks keep {list(numels)} elements of optimizer state: the largest and the "
             f"smallest share differ by {difference}, expected at most {largest}, the largest "
             f"parameter's",
-            cause="parameters are dealt out by number, not by size",
+            cause="every rank gets about as many parameters, whatever their sizes",
         )
 
 
@@ -230,7 +237,7 @@ def parameters_move_once(trace: Trace, nbytes: int, metrics: Metrics) -> None:
         kinds = trace.collectives[0]
         raise CheckFailed(
             f"{trace.total_bytes} bytes sent by all {world} ranks, expected at most {limit:.0f}: "
-            f"{nbytes} bytes of parameters to {world - 1} ranks, and a quarter for padding",
+            f"{nbytes} bytes of parameters to {world - 1} other rank(s), and a quarter for padding",
             cause="an all-reduce moves twice what a broadcast does"
             if kinds["all_reduce"]
             else "parameters travel more than once, or gradients and states travel too",
@@ -268,7 +275,7 @@ def prefetches(trace: Trace, world: int, what: str, metrics: Metrics) -> None:
         if share < 0.5:
             raise CheckFailed(
                 f"{what}, rank {rank}: {share:.0%} of its {communicating * 1e9:.0f} virtual ns of "
-                f"communication lie behind computation, expected at least 50 %",
+                f"communication overlap with computation, expected at least 50 %",
                 cause="a unit is gathered only when it is needed: begin to gather the next one "
                 "before this one computes, and wait for it later",
             )

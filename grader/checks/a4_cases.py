@@ -16,7 +16,7 @@ from grader.checks.world import Outcome, SimulatedCluster
 GROUP_WORLD, GROUP = 4, (3, 0, 2)
 PAIR = (3, 1)
 
-IN_DISGUISE = "torch's own layer was extended; the task is to write what it does"
+IN_DISGUISE = "torch's own code does the work; the task is to write what it does"
 
 _HEADS = ("query", "key", "value")
 

@@ -63,7 +63,7 @@ def judge_layer(case: LayerCase, answers: Sequence[Any]) -> None:
     for rank in case.members:
         where = f"{case.label}: rank {rank}"
         if not answers[rank]["input_kept"]:
-            raise CheckFailed(f"{where}: the input was changed", cause="an operation in place")
+            raise CheckFailed(f"{where}: the input was changed", cause=causes.IN_PLACE)
         if not answers[rank]["dense_kept"]:
             raise CheckFailed(
                 f"{where}: the dense module's parameters were changed",
@@ -164,12 +164,17 @@ def expect_refused(case: LayerCase, answers: Sequence[Any], numbers: Sequence[in
         judge_refusal(answers[rank].get("error"), numbers, f"{case.label}: rank {rank}")
 
 
-def judge_refusal(error: Mapping[str, Any] | None, numbers: Sequence[object], where: str) -> None:
+def judge_refusal(
+    error: Mapping[str, Any] | None,
+    numbers: Sequence[object],
+    where: str,
+    cause: str = causes.NOT_REFUSED,
+) -> None:
     """The error is a ValueError whose message holds all the numbers (or words)."""
     if error is None:
         raise CheckFailed(
             f"{where}: expected a ValueError, but the call went through",
-            cause=causes.NOT_REFUSED,
+            cause=cause,
         )
     if "ValueError" not in error["bases"]:
         raise CheckFailed(

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from grader.checks.a4_cases import share
+from grader.checks.causes_a4 import IN_PLACE
 from grader.checks.compare import assert_close
 from grader.checks.framework import CheckFailed
 from grader.checks.world import Outcome, SimulatedCluster
@@ -138,7 +139,7 @@ def judge_loss(case: LossCase, answers: Sequence[Mapping[str, Any]]) -> None:
             if not torch.equal(got, before):
                 raise CheckFailed(
                     f"{case.label}: rank {rank}: `{name}` was changed",
-                    cause="an operation in place on the caller's tensor",
+                    cause=IN_PLACE,
                 )
 
 
@@ -198,7 +199,7 @@ def loss_suspects(
     here = (local >= 0) & (local < columns)
     suspects = []
     if smoothing:
-        suspects.append((exact(case, logits, 0.0), "`label_smoothing` is not looked at"))
+        suspects.append((exact(case, logits, 0.0), "`label_smoothing` is ignored"))
         plain = exact(case, logits, 0.0) * (1 - smoothing)
         logp = logits.log_softmax(-1)
         counted = case.target != ignore

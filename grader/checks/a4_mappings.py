@@ -185,11 +185,14 @@ def suspects_of(
             (padded, "only the rank's own share is there, the others' are zeros"),
             (own, "the rank's own share came back: nothing was gathered"),
             (torch.cat(list(tensors), other), f"joined along dimension {other}, not {dim}"),
-            (torch.cat(list(tensors[::-1]), dim), "joined in the wrong order"),
+            (
+                torch.cat(list(tensors[::-1]), dim),
+                "the parts are joined from the last rank to the first",
+            ),
         ]
     if what == "slice":
         turns = torch.arange(place, own.shape[dim], size)
-        why = "dealt out in turn, where each rank has a contiguous share"
+        why = "every n-th element is taken; a rank's share is contiguous"
         suspects.append((own.index_select(dim, turns), why))
     for other in range(size) if what in ("slice", "sum-slice") else ():
         taken = share(own if what == "slice" else total, dim, other, size)

@@ -44,7 +44,7 @@ def judge_masks(case: LayerCase, answers: Sequence[Mapping[str, Any]], task: str
                 raise CheckFailed(
                     f"{case.label}: ranks {case.members[0]} and {case.members[place]}, seeded "
                     f"alike, drew the same mask for {what}",
-                    cause="what is cut needs random numbers of its own on every rank",
+                    cause="dropout on what is cut must draw other random numbers on every rank",
                 )
         assembled.append(torch.cat(masks, dim))
     for place in range(1, size):

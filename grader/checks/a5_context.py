@@ -11,6 +11,7 @@ import torch
 from grader.checks import a4_volume as volume
 from grader.checks.a4_judges import expect
 from grader.checks.a5_cases import CallCase, cut, run, run_all, words
+from grader.checks.causes_a4 import IN_PLACE
 from grader.checks.compare import assert_close
 from grader.checks.framework import CheckFailed
 from grader.checks.world import SimulatedCluster
@@ -38,7 +39,7 @@ def halves(
 def merge_values(cluster: SimulatedCluster, rng: torch.Generator) -> None:
     """Shapes from a single query to four dimensions."""
     shapes = ((4,), (3, 5), (2, 2, 3, 4))
-    cases = [halves(rng, s, 2.0, torch.float64, f"out of shape {s}") for s in shapes]
+    cases = [halves(rng, s, 2.0, torch.float64, f"shape {s}") for s in shapes]
     run(cluster, MERGE, cases)
 
 
@@ -87,7 +88,9 @@ def judge_merge(case: CallCase, answers: Sequence[Any]) -> None:
     if isinstance(outputs[0], torch.Tensor) and bool(outputs[0].isnan().any()):
         cause = "exp overflows: subtract the larger of the two lse first"
         if bool((lse_a == NOTHING).any() | (lse_b == NOTHING).any()):
-            cause = "−inf − (−inf) is not a number: where neither side saw a key nothing is left"
+            cause = (
+                "−inf − (−inf) is not a number: where neither side saw a key, out is 0 and lse −inf"
+            )
         raise CheckFailed(f"{case.label}: out holds NaN: {outputs[0].flatten()[:6]}", cause=cause)
     plain = [x.exp().unsqueeze(-1) for x in (lse_a, lse_b)]
     suspects = [
@@ -152,7 +155,10 @@ def judge_shares(case: CallCase, answers: Sequence[Any]) -> None:
         suspects = _shard_suspects(whole, dim, place, size)
         if len(case.tensors[place][0].flatten()) != whole.numel():
             suspects = [
-                (torch.cat([t[0] for t in case.tensors], dim), "shares joined in order of ranks"),
+                (
+                    torch.cat([t[0] for t in case.tensors], dim),
+                    "whole shares are joined in the order of ranks: their halves belong apart",
+                ),
                 (whole.flip(dim), "joined backwards"),
                 (_forwards(case.tensors, dim), "second chunks are joined forwards, not backwards"),
             ]
@@ -164,7 +170,7 @@ def judge_shares(case: CallCase, answers: Sequence[Any]) -> None:
         else:
             expect(got, wanted, where, partial(list, suspects), dtype=wanted.dtype)
         if not torch.equal(answer["tensors"][0], case.tensors[place][0]):
-            raise CheckFailed(f"{where}: `tensor` was changed", cause="an operation in place")
+            raise CheckFailed(f"{where}: `tensor` was changed", cause=IN_PLACE)
         if not answer["own_memory"]:
             raise CheckFailed(
                 f"{where}: the result shares memory with the argument",

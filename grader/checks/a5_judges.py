@@ -12,6 +12,7 @@ from grader.checks import causes_a5 as causes
 from grader.checks.a4_cases import share
 from grader.checks.a4_judges import expect
 from grader.checks.a5_cases import CallCase, cut, whole_attention
+from grader.checks.causes_a4 import IN_PLACE
 from grader.checks.framework import CheckFailed
 from grader.fabric.trace import Trace
 
@@ -23,9 +24,7 @@ def expect_kept(case: CallCase, answer: Any, place: int, names: Sequence[str], w
     """Arguments are what they were."""
     for name, before, after in zip(names, case.tensors[place], answer["tensors"], strict=True):
         if not torch.equal(before, after):
-            raise CheckFailed(
-                f"{where}: `{name}` was changed", cause="an operation in place on an argument"
-            )
+            raise CheckFailed(f"{where}: `{name}` was changed", cause=IN_PLACE)
 
 
 def judge_product(case: CallCase, answers: Sequence[Any]) -> None:
@@ -77,7 +76,9 @@ def judge_product(case: CallCase, answers: Sequence[Any]) -> None:
             suspects = [(gradient / size, "the gradient is averaged over the ranks")]
             if cut_g == 1 and name == "a":
                 part = share(mine @ mine_b.mT, 0, place, size)
-                suspects.append((part, "only this rank's columns count: the parts must be summed"))
+                suspects.append(
+                    (part, "made of this rank's columns only: the ranks' parts must be summed")
+                )
             if name == "b" or cut_g == 0:
                 part = torch.zeros_like(gradient)
                 rows = slice(place * len(mine), (place + 1) * len(mine))
@@ -88,7 +89,9 @@ def judge_product(case: CallCase, answers: Sequence[Any]) -> None:
                 else:
                     rows = slice(place * len(mine_a), (place + 1) * len(mine_a))
                     part = mine_a.mT @ mine[rows]
-                suspects.append((part, "only this rank's rows count: the others' must be gathered"))
+                suspects.append(
+                    (part, "made of this rank's rows only: the others' must be gathered")
+                )
             expect(got, gradient, f"{where}, gradient of {name}", partial(list, suspects))
 
 
@@ -99,13 +102,13 @@ def _misplaced(
     if cut == 1:
         own = share(whole, 1, place, size)
         blocks = [share(own, 0, (place - step) % size, size) for step in range(size)]
-        return [(torch.cat(blocks), "blocks stand in the order in which they arrive")]
+        return [(torch.cat(blocks), "blocks stand in the order of their arrival, not of the ranks")]
     found = []
     for chunks in (4, 2, 3):
         parts = whole.tensor_split(chunks)
         if all(len(part) % size == 0 for part in parts):
             rows = torch.cat([share(part, 0, place, size) for part in parts])
-            why = "chunks of all rows are scattered: a chunk must hold a part of every rank's share"
+            why = "a chunk is a run of neighbouring rows: it must hold rows of every rank's share"
             found.append((rows, why))
     return found
 

@@ -57,8 +57,8 @@ def judge_overlap(cluster: SimulatedCluster, rng: torch.Generator, task: str) ->
         raise CheckFailed(
             f"{world} ranks, product and {kind} of one second each: {makespan:.3f} s, expected at "
             f"most {2 / 1.5:.3f} s (1.5 times faster than one after the other)",
-            cause="each part is waited for before the next is begun, or the parts are too large"
+            cause="each part is waited for before the next one is begun, or the parts are too large"
             if parts > 1
-            else "the collective begins only when the product is done, or the product when it is",
+            else "the product and the collective run one after the other, each in one piece",
         )
     return metrics

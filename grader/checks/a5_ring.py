@@ -70,8 +70,8 @@ def sent(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any
                 nbytes = volume.expect_phase(
                     operations, world, times * block, f"{case.label}: rank {rank}, {name}",
                     f"{times} times the rank's own keys and values",
-                    "keys and values travel as often as there are query heads: send them as they "
-                    "are" if any(op.nbytes >= 2 * block for op in operations) else
+                    "keys and values are repeated for every query head before they are sent: send "
+                    "them as they are" if any(op.nbytes >= 2 * block for op in operations) else
                     "blocks go round once too often, or something else travels with them",
                 )  # fmt: skip
                 metrics[f"{name}_bytes"] = nbytes
@@ -136,7 +136,7 @@ def work(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, Any
                 raise CheckFailed(
                     f"{where}: {total} FLOPs on all ranks, by rank {found}; the blocks that are "
                     f"not hidden take {most:.0f}, expected at most 1.4 times that",
-                    cause="blocks that the mask hides entirely are computed, too",
+                    cause="scores that the mask hides are computed: whole blocks, or half of one",
                 )
             if total < 0.4 * most:
                 raise CheckFailed(
@@ -179,10 +179,10 @@ def overlap(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, 
             if real > most * free:
                 raise CheckFailed(
                     f"{case.label}, {name}: {real:.2f} s where a block travels for 0.8 s and the "
-                    f"smallest is attended to in 1 s; {free:.2f} s where it travels in none: "
+                    f"smallest is attended to in 1 s; {free:.2f} s where it takes no time: "
                     f"{real / free:.2f} times as long, expected at most {most}",
-                    cause="a block is sent for only when it is needed: post the next one first, "
-                    "attend, then wait",
+                    cause="the next block's exchange is posted only when the block is needed: "
+                    "post it first, attend, then wait",
                 )
             judge_attention(case, [answers[0] for answers in outcome.outputs])
 

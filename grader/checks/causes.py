@@ -58,6 +58,10 @@ OFTEN_HIDDEN = ("sub-group", "not a power of two", "strided", "several columns",
 
 #: Text in a failure's message -> its cause.
 SAID = {
+    "waits in the store or sleeps": (
+        "a rank sleeps, or waits in the store for a key that nobody writes (a timeout of zero is "
+        "none)"
+    ),
     "returned without doing what others wait for": (
         "the ranks disagree on who sends what to whom: some wait for a partner that has returned"
     ),
@@ -342,7 +346,7 @@ def reduction_suspects(
             (total / world_size, "the sum was divided by the size of the world, not of the group"),
         ]
     elif op != "SUM":
-        suspects.append((total, "the result is the sum: `op` was not looked at"))
+        suspects.append((total, "the result is the sum: `op` is ignored"))
     absentees = [] if server is None else [(server, "the server's own tensor")]
     absentees += [(own, "a rank's own tensor")]
     absentees += [(rank, f"the tensor of group rank {rank}") for rank in range(size)]

@@ -8,10 +8,14 @@ from typing import Any
 import torch
 
 AVERAGES_PARAMETERS = (
-    "parameters are averaged where gradients were meant: the gradients are each rank's own, while "
-    "the parameters agree (with Adam that is another training)"
+    "the parameters are averaged, not the gradients: the gradients are each rank's own, while the "
+    "parameters agree (with Adam the result is another one)"
 )
-NOT_AVERAGED = "the gradient is this rank's own: it was not averaged, or written back nowhere"
+NOT_AVERAGED = "the gradient is this rank's own: not averaged, or the average was not written back"
+NEVER_SENT = (
+    "the gradient is this rank's own: its bucket is never sent when backward does not reach every "
+    "parameter in it"
+)
 ADDED_UP = "the gradients are added up and never divided by the number of ranks"
 DIVIDED_TWICE = "the gradients are averaged twice: divided by the number of ranks once too often"
 DIVIDED_BY_WORLD = "divided by the size of the world, not of the group"

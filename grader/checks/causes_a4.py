@@ -11,15 +11,17 @@ from grader.checks.a4_cases import CUTS, LayerCase, Step, share
 
 Suspects = list[tuple[torch.Tensor, str]]
 
-NOT_CUT = "nothing was cut: every rank keeps the whole parameter"
+NOT_CUT = "this parameter was not cut: every rank keeps the whole of it"
+IN_PLACE = "an operation in place works on what the caller passed: work on a copy"
+INDEX_NOT_REFUSED = "the range of the indices is not checked"
 A_VIEW = "the shard is a view: the whole weight stays in memory behind it"
-NOT_REFUSED = "a size that the ranks do not divide loses its remainder without a word"
+NOT_REFUSED = "a size that cannot be cut into equal parts loses its remainder silently"
 NO_REDUCE_BACKWARD = (
     "the rank's own part of the gradient only: f is missing before the layer (all-reduce backward)"
 )
 NOT_MASKED = "rows of other ranks' indices are not set to zero before the sum"
 OWN_TOKENS = (
-    "the gradient of this rank's tokens only: what is whole on every rank needs the sum over them"
+    "the gradient of this rank's tokens only: of a replicated parameter the ranks' are summed"
 )
 NO_REDUCE_FORWARD = "the rank's own part of the sum only: g is missing after the layer"
 

@@ -63,7 +63,12 @@ def _wrong_masks(length: int, place: int, size: int, layout: str) -> list[tuple[
         ("only the rank's own block is masked; blocks that lie later are seen", own),
     ]
     if layout == "zigzag":
-        found.append(("tokens are masked by the order of ranks: zigzag shares are not in it", rank))
+        found.append(
+            (
+                "the mask follows the order of ranks, but a zigzag share has tokens of both ends",
+                rank,
+            )
+        )
     else:
         positions = torch.arange(2 * size * length).chunk(2 * size)
         zigzag = [torch.cat([positions[c] for c in zigzag_chunks(i, size)]) for i in range(size)]

@@ -18,6 +18,13 @@ def why_idle(plan: Plan, measured: Measured) -> str:
     return f"rank {worst} idles most: look at its steps with `grader draw`"
 
 
+def why_zero_bubble_idles(plan: Plan, measured: Measured) -> str:
+    """Why a schedule that may cut its backwards in two idles longer than it need."""
+    if not any(action[0] == "W" for _, _, action in plan.actions()):
+        return "no backward is cut into I and W: nothing is left to fill the gaps with"
+    return why_idle(plan, measured)
+
+
 def why_slow(plan: Plan, measured: Measured, *, costs: Costs, half: int) -> str:
     """Why a two-way schedule takes longer than the published one.
 
@@ -45,7 +52,10 @@ def why_hungry(plan: Plan, rank: int, allowed: int) -> str:
     steps = plan.ranks[rank]
     ahead = _first_backward(steps)
     if ahead > allowed:
-        return f"it runs {ahead} forwards before its first backward"
+        forwards = sum(action[0] == "F" for step in steps for action in step)
+        if ahead == forwards:
+            return f"it runs all {ahead} forwards before its first backward, as GPipe does"
+        return f"it runs {ahead} forwards before its first backward; {allowed} fill the pipeline"
     if any(action[0] == "W" for step in steps for action in step):
         return "weight gradients are put off too long: a chunk lives until its W"
     return "it starts the next forward before it has finished a backward"
@@ -77,10 +87,11 @@ def _one_after_the_other(plan: Plan, half: int) -> bool:
     return True
 
 
-def ratio_cause(got: float | None, bubble: float, makespan: float, plan: Plan) -> str:
-    """Why a bubble ratio is another than `bubble` / `makespan`."""
+def ratio_cause(got: float | None, measured: Measured, plan: Plan) -> str:
+    """Why a bubble ratio is another than the largest bubble over the makespan."""
     if got is None:
         return "a number was expected"
+    bubble, makespan = max(measured.bubbles), measured.makespan
     p, m = len(plan.ranks), 1 + max(i for _, _, (_, _, i) in plan.actions())
     for value, cause in (
         (bubble / (makespan - bubble) if bubble < makespan else -1, "divided by the busy time"),
@@ -89,4 +100,9 @@ def ratio_cause(got: float | None, bubble: float, makespan: float, plan: Plan) -
     ):
         if abs(got - value) < 1e-9:
             return cause
+    for rank, idle in enumerate(measured.bubbles):
+        if abs(got - idle / makespan) < 1e-9:
+            return f"that is the idle time of rank {rank}: the rank that idles most counts"
+    if abs(got - sum(measured.bubbles) / len(measured.bubbles) / makespan) < 1e-9:
+        return "that is the mean over the ranks: the rank that idles most counts"
     return "idle time runs from 0 to the makespan, and the rank that idles most counts"

@@ -96,7 +96,8 @@ def expect_bubble(
     if worst > most + EPSILON * measured.makespan:
         raise CheckFailed(
             f"{plan.label} at {words(costs)}: rank {measured.bubbles.index(worst)} idles for "
-            f"{worst:.6g} of {measured.makespan:.6g}, expected at most {most:.6g}",
+            f"{worst:.6g} of {measured.makespan:.6g}, expected at most {most:.6g}"
+            f"{plan.row(measured.bubbles.index(worst))}",
             cause=why(plan, measured),
         )
     return measured
@@ -109,7 +110,7 @@ def expect_peaks(plan: Plan, most: Sequence[int]) -> None:
         if peak > allowed:
             raise CheckFailed(
                 f"{plan.label}: rank {rank} keeps {peak} chunks alive at once, expected at most "
-                f"{allowed} (all ranks: {peaks})",
+                f"{allowed} (all ranks: {peaks}){plan.row(rank)}",
                 cause=why_hungry(plan, rank, allowed),
             )
 

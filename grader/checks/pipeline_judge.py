@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from grader.checks.causes_schedule import (
+    why_incomplete,
+    why_no_w,
+    why_outside,
+    why_stuck,
+    why_too_early,
+)
 from grader.checks.framework import CheckFailed
+
+#: Steps of a rank that a message shows.
+SHOWN = 12
 
 Action = tuple[str, int, int]
 Step = tuple[Action, ...]  # one action, or the forward and the backward of a pair
@@ -77,6 +87,15 @@ class Plan:
         """A step in words."""
         return f"rank {rank}, step {index} ({step_text(self.ranks[rank][index])})"
 
+    def row(self, rank: int, around: int = 0) -> str:
+        """The steps of a rank, in a line of their own; of a long one those around a step."""
+        steps = [step_text(step) for step in self.ranks[rank]]
+        begin = max(0, min(around - SHOWN // 2, len(steps) - SHOWN))
+        shown = steps[begin : begin + SHOWN]
+        before = ["…"] if begin else []
+        after = [f"… ({len(steps)} steps)"] if begin + len(shown) < len(steps) else []
+        return f"\n  rank {rank}: {' '.join([*before, *shown, *after]) or 'nothing'}"
+
 
 def step_text(step: Step) -> str:
     """ "F1.4+B6.2"."""
@@ -126,7 +145,13 @@ def check_valid(
             _fail(
                 plan,
                 f"{here}: stages are 0 … {stages - 1}, micro-batches 0 … {microbatches - 1}",
-                "stages or micro-batches are counted from 1, or one direction's are not offset",
+                why_outside(
+                    (action for _, _, action in plan.actions()),
+                    stages,
+                    microbatches,
+                    two_ways=opposite is not None,
+                ),
+                rank,
             )
         if action in places:
             other, place = places[action]
@@ -137,7 +162,7 @@ def check_valid(
                 plan,
                 f"{here}: stage {stage} of micro-batch {microbatch} belongs on rank "
                 f"{home(stage, microbatch)}",
-                "the placement of stages is another one than the docstring's",
+                "the stages lie on other ranks than the docstring says",
             )
     _check_pairs(plan, opposite)
     _check_complete(plan, places, stages, microbatches)
@@ -182,7 +207,7 @@ def _check_complete(
                 _fail(
                     plan,
                     f"{chunk} has an I and no W",
-                    "input gradients are computed and weight gradients never",
+                    why_no_w(places),
                 )
             if "B" in found and found != "FB" and "F" in found:
                 _fail(
@@ -192,12 +217,17 @@ def _check_complete(
                 )
             have = ", ".join(found) or "nothing"
             _fail(
-                plan, f"{chunk} has {have}: expected F and B, or F, I and W", "a chunk is left out"
+                plan,
+                f"{chunk} has {have}: expected F and B, or F, I and W",
+                why_incomplete(found, places),
+                places["F", stage, microbatch][0] if "F" in found else None,
             )
 
 
-def _fail(plan: Plan, message: str, cause: str | None) -> None:
-    raise CheckFailed(f"{plan.label}: {message}", cause=cause)
+def _fail(plan: Plan, message: str, cause: str | None, rank: int | None = None) -> None:
+    """rank: whose steps are shown."""
+    row = "" if rank is None else plan.row(rank)
+    raise CheckFailed(f"{plan.label}: {message}{row}", cause=cause)
 
 
 # Time ------------------------------------------------------------------------------------------
@@ -258,6 +288,7 @@ def _stuck(
     plan: Plan, position: Sequence[int], done: dict[Action, float], last: int
 ) -> CheckFailed:
     places = {_made(action): (rank, index) for rank, index, action in plan.actions()}
+    named = {_made(action): action for _, _, action in plan.actions()}
     rank = next(r for r, steps in enumerate(plan.ranks) if position[r] < len(steps))
     seen: list[int] = []
     lines: list[str] = []
@@ -265,7 +296,7 @@ def _stuck(
         seen.append(rank)
         index = position[rank]
         need = next(n for n in _needs(plan.ranks[rank][index], last) if n not in done)
-        here, what = plan.at(rank, index), step_text((need,))
+        here, what = plan.at(rank, index), step_text((named.get(need, need),))
         if need not in places:
             return CheckFailed(
                 f"{plan.label}: {here} needs {what}, which no rank makes",
@@ -275,15 +306,18 @@ def _stuck(
         if other == rank:
             return CheckFailed(
                 f"{plan.label}: {here} needs {what}, which comes later on the same rank: step "
-                f"{place}",
-                cause="a rank's own order has a chunk's backward before its forward, or W before I",
+                f"{place}{plan.row(rank, index)}",
+                cause=why_too_early(plan.ranks[rank][index], need),
             )
         lines.append(f"{here} waits for {what}, step {place} of rank {other}")
         rank = other
     cycle = lines[seen.index(rank) :]
+    ring = seen[seen.index(rank) :]
+    rows = "".join(plan.row(each, position[each]) for each in sorted(ring))
+    waiting = [action for each in ring for action in plan.ranks[each][position[each]]]
     return CheckFailed(
-        f"{plan.label}: deadlock: {'; '.join(cycle)}",
-        cause="these ranks wait for each other for ever: each puts first what the other puts last",
+        f"{plan.label}: deadlock: {'; '.join(cycle)}{rows}",
+        cause=why_stuck(waiting),
     )
 
 

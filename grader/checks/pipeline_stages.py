@@ -110,15 +110,23 @@ def expect_stage(case: StageCase, answer: dict[str, Any]) -> None:
         raise CheckFailed(
             f"{case.label}: after the first backward_input {answer['early'][0]} has a gradient "
             f"already",
-            cause="backward_input computes the whole backward, or backward_weight does nothing",
+            cause="backward_input computes weight gradients too: they are backward_weight's work",
         )
     for name, expected_gradient in case.parameters.items():
         _equal(
             answer["parameters"][name],
             expected_gradient,
             f"{case.label}, gradient of {name} after three micro-batches",
-            "a parameter that is used several times is counted once, or twice",
+            _why_parameter(case, name, answer["parameters"][name]),
         )
+
+
+def _why_parameter(case: StageCase, name: str, got: Any) -> str:
+    if got is None:
+        return "backward_weight leaves this parameter out"
+    if "shared" in case.label:
+        return "of a parameter that is used several times only some uses count, or some count twice"
+    return "backward_weight computes another gradient than one whole backward"
 
 
 def _equal(got: Any, expected: torch.Tensor | None, where: str, cause: str | None) -> None:

@@ -18,6 +18,7 @@ from grader.checks.a2_cases import (
     WORLDS,
     all_gather_case,
     all_reduce_case,
+    all_reduce_refusals,
     deal,
     hierarchical_case,
     lengths,
@@ -192,7 +193,7 @@ def test_ring_bits(cluster: Cluster, rng: Rng) -> None:
 
 @check("a2.ring_all_reduce", 1.5, "refuses wrong arguments on every rank")
 def test_ring_refusals(cluster: Cluster, rng: Rng) -> None:
-    bench(cluster, "ring_all_reduce").run_all(op_refusals(rng, 3))
+    bench(cluster, "ring_all_reduce").run_all([*op_refusals(rng, 3), *all_reduce_refusals(3)])
 
 
 @check("a2.ring_all_reduce", 2.5, "sends to the next rank only")
@@ -251,7 +252,7 @@ def test_pipelined_refusals(cluster: Cluster, rng: Rng) -> None:
         names = ["segment_bytes", str(segment_bytes)]
         return refusal(f"segment_bytes={segment_bytes}", arguments, names, op="SUM")
 
-    cases = [*op_refusals(rng, 3), wrong(0), wrong(-4)]
+    cases = [*op_refusals(rng, 3), *all_reduce_refusals(3), wrong(0), wrong(-4)]
     bench(cluster, "pipelined_ring_all_reduce").run_all(cases)
 
 
@@ -296,7 +297,9 @@ def test_halving_bits(cluster: Cluster, rng: Rng) -> None:
 
 @check("a2.halving_doubling_all_reduce", 1, "refuses wrong arguments on every rank")
 def test_halving_refusals(cluster: Cluster, rng: Rng) -> None:
-    bench(cluster, "halving_doubling_all_reduce").run_all(op_refusals(rng, 3))
+    bench(cluster, "halving_doubling_all_reduce").run_all(
+        [*op_refusals(rng, 3), *all_reduce_refusals(3)]
+    )
 
 
 @check("a2.halving_doubling_all_reduce", 3.5, "needs 2 ⌊log₂ n⌋ rounds, and 2 more at most")
@@ -367,7 +370,7 @@ def test_hierarchical_bits(cluster: Cluster, rng: Rng) -> None:
 @check("a2.hierarchical_all_reduce", 1, "refuses wrong arguments on every rank")
 def test_hierarchical_refusals(cluster: Cluster, rng: Rng) -> None:
     nodes = [{"nodes": [[0, 1], [2, 3]]} for _ in range(4)]
-    levels(cluster).run_all(op_refusals(rng, 4, each=nodes))
+    levels(cluster).run_all([*op_refusals(rng, 4, each=nodes), *all_reduce_refusals(4, nodes)])
 
 
 @check("a2.hierarchical_all_reduce", 3, "sends no more between nodes than it must")

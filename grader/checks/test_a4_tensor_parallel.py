@@ -36,6 +36,7 @@ from grader.checks.a4_layers import (
 )
 from grader.checks.a4_masks import judge_masks
 from grader.checks.a4_throughput import keeps_up
+from grader.checks.causes_a4 import INDEX_NOT_REFUSED
 from grader.checks.framework import check
 from grader.checks.throughput import Throughput
 from grader.checks.world import SimulatedCluster
@@ -218,9 +219,9 @@ ALLOWED = {
 
 EXTRA = {
     COLUMN: "the input's gradient needs one all-reduce, the output none until it is gathered",
-    ROW: "partial outputs need one all-reduce, and their gradient is whole on every rank",
+    ROW: "forward, one all-reduce of the partial outputs is enough; backward, nothing is sent",
     EMBEDDING: "rows need one all-reduce, and their gradient is whole on every rank",
-    MLP: "something is sent between the two layers: cut the first by columns, the second by rows",
+    MLP: "what is between the two layers is sent: it stays cut, by columns, then by rows",
     ATTENTION: "query, key and value each send a gradient of x: put one f before all three",
 }
 
@@ -307,7 +308,8 @@ def refuse_indices(cluster: SimulatedCluster, rng: torch.Generator) -> None:
             if error is not None:
                 kinds = [each.rpartition(".")[2] for each in (error.type, *error.bases)]
                 said = {"type": error.type, "message": error.message, "bases": kinds}
-            judge_refusal(said, [index], f"index {index} of 10 rows: rank {rank}")
+            where = f"index {index} of 10 rows: rank {rank}"
+            judge_refusal(said, [index], where, INDEX_NOT_REFUSED)
 
 
 @check(ATTENTION, points=1.5, name="draws other masks on every rank, and leaves ranks alike")

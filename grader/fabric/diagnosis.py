@@ -83,7 +83,8 @@ def deadlock(engine: Engine, threads: list[RankThread]) -> Finding:
             if gone
             else "deadlock: no rank can go on."
         )
-    body = positions([t for t in threads if t.rank in set(involved)] or threads)
+    shown = [t for t in threads if t.rank in set(involved)] or threads
+    body = "\n".join([positions(shown), *_in_the_same_batch(engine, shown)])
     rest = [t for t in threads if t.rank not in set(involved)]
     others = f"\nThe others:\n{positions(rest)}" if rest and involved else ""
     locations = {
@@ -99,6 +100,23 @@ def deadlock(engine: Engine, threads: list[RankThread]) -> Finding:
         locations,
         details={"cycle": list(cycle), "waits": {str(r): o for r, o in waits.items()}},
     )
+
+
+def _in_the_same_batch(engine: Engine, threads: list[RankThread]) -> list[str]:
+    """What else of the batch that a rank waits for is not done; of a few ranks."""
+    lines = []
+    for thread in threads[:SHOWN]:
+        first = thread.waits_for
+        if thread.status == "done" or first is None or first.operation.batch < 0:
+            continue
+        lines += [
+            f"  rank {thread.rank} waits in the same batch for its {describe(other.operation)}"
+            for other in engine.pending[thread.rank].values()
+            if other is not first
+            and not other.done
+            and other.operation.batch == first.operation.batch
+        ]
+    return lines[:SHOWN]
 
 
 def _gone(waits: dict[int, list[int]], threads: list[RankThread]) -> bool:
@@ -141,8 +159,8 @@ def _hints(
         pass  # the advice below is for ranks that stand face to face, one call at a time
     elif kinds == {"send"} and len(waiting) > 1:
         hints.append(
-            "Every rank here sends first. A send is done only when its receive has been posted: "
-            "post both at once with batch_isend_irecv (or isend, recv, wait)."
+            "Every rank here sends first: post both at once with batch_isend_irecv (or isend, "
+            "recv, wait)."
         )
     elif kinds == {"recv"} and len(waiting) > 1:
         hints.append("Every rank here receives first, and nobody has sent yet.")

@@ -5,7 +5,7 @@ TASK = "a0.nvlink_bandwidth"
 EXPECT = {
     "status": "failed",
     "check": "some of the links",
-    "cause": "`links` is not looked at",
+    "cause": "`links` is ignored",
 }
 
 

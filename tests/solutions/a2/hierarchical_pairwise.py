@@ -51,6 +51,8 @@ def _check(tensor, op):
         raise ValueError(f"op={op} is none of {names}")
     if op == dist.ReduceOp.AVG and not (tensor.is_floating_point() or tensor.is_complex()):
         raise ValueError(f"op={op} does not go with {tensor.dtype}")
+    if tensor.numel() > 1 and 0 in tensor.stride():
+        raise ValueError(f"tensor is expanded: {tensor.stride()}")
 
 
 def _merge(total, other, op):

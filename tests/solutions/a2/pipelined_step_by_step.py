@@ -53,6 +53,8 @@ def _check(tensor, op):
         raise ValueError(f"op={op} is none of {names}")
     if op == dist.ReduceOp.AVG and not (tensor.is_floating_point() or tensor.is_complex()):
         raise ValueError(f"op={op} does not go with {tensor.dtype}")
+    if any(n > 1 and s == 0 for n, s in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"tensor is expanded: {tensor.stride()}")
 
 
 def _check_segment(segment_bytes):

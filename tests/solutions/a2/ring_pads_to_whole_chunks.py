@@ -24,6 +24,8 @@ def _check(tensor, op):
         raise ValueError(f"op={op} is none of {names}")
     if op == dist.ReduceOp.AVG and not (tensor.is_floating_point() or tensor.is_complex()):
         raise ValueError(f"op={op} does not go with {tensor.dtype}")
+    if tensor.untyped_storage().nbytes() < tensor.nbytes:
+        raise ValueError("tensor: its elements share memory")
 
 
 def _merge(total, other, op):

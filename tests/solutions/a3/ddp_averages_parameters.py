@@ -12,7 +12,7 @@ TASK = "a3.DistributedDataParallel"
 EXPECT = {
     "status": "failed",
     "check": "trains as one process",
-    "cause": "parameters are averaged where gradients were meant",
+    "cause": "the parameters are averaged, not the gradients",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a3.DistributedDataParallel"
 EXPECT = {
     "status": "failed",
     "check": "trains as one process",
-    "cause": "torch's own layer was extended",
+    "cause": "torch's own code does the work",
 }
 
 

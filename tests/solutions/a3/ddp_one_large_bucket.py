@@ -6,7 +6,7 @@ TASK = "a3.DistributedDataParallel"
 EXPECT = {
     "status": "failed",
     "check": "in buckets",
-    "cause": "bucket_bytes is not looked at",
+    "cause": "bucket_bytes is ignored",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a3.DistributedDataParallel"
 EXPECT = {
     "status": "failed",
     "check": "unused, shared and frozen",
-    "cause": "",
+    "cause": "its bucket is never sent",
 }
 
 

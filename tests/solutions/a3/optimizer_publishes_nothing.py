@@ -6,7 +6,7 @@ TASK = "a3.ShardedOptimizer"
 EXPECT = {
     "status": "failed",
     "check": "steps as the whole optimizer",
-    "cause": "its owner's new value has not arrived",
+    "cause": "the parameter still has its old value",
 }
 
 

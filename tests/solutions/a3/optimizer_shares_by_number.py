@@ -8,7 +8,7 @@ TASK = "a3.ShardedOptimizer"
 EXPECT = {
     "status": "failed",
     "check": "keeps the states of its share",
-    "cause": "dealt out by number",
+    "cause": "whatever their sizes",
 }
 
 

@@ -8,7 +8,7 @@ TASK = "a3.ParameterServerDataParallel"
 EXPECT = {
     "status": "failed",
     "check": "through the server",
-    "cause": "`server` is not looked at",
+    "cause": "`server` is ignored",
 }
 
 

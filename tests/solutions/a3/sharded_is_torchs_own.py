@@ -9,7 +9,7 @@ TASK = "a3.FullyShardedDataParallel"
 EXPECT = {
     "status": "failed",
     "check": "trains as one process",
-    "cause": "torch's own layer was extended",
+    "cause": "torch's own code does the work",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a3.FullyShardedDataParallel"
 EXPECT = {
     "status": "failed",
     "check": "the whole state dict",
-    "cause": "strip what wrapping put in between",
+    "cause": "the keys hold the wrappers' names",
 }
 
 

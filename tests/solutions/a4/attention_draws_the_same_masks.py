@@ -10,7 +10,7 @@ TASK = "a4.ParallelAttention"
 EXPECT = {
     "status": "failed",
     "check": "draws other masks",
-    "cause": "what is cut needs random numbers of its own",
+    "cause": "must draw other random numbers",
 }
 
 

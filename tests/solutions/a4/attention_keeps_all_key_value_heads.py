@@ -13,7 +13,7 @@ TASK = "a4.ParallelAttention"
 EXPECT = {
     "status": "failed",
     "check": "keeps its own shards only",
-    "cause": "nothing was cut",
+    "cause": "this parameter was not cut",
 }
 
 

@@ -9,7 +9,7 @@ TASK = "a4.ColumnParallelLinear"
 EXPECT = {
     "status": "failed",
     "check": "refuses sizes",
-    "cause": "loses its remainder without a word",
+    "cause": "loses its remainder silently",
 }
 
 

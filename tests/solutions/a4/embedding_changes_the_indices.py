@@ -10,7 +10,7 @@ TASK = "a4.VocabParallelEmbedding"
 EXPECT = {
     "status": "failed",
     "check": "equals the dense embedding",
-    "cause": "an operation in place",
+    "cause": "an operation in place works on",
 }
 
 

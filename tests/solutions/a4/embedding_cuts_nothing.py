@@ -7,7 +7,7 @@ TASK = "a4.VocabParallelEmbedding"
 EXPECT = {
     "status": "failed",
     "check": "keeps its own rows only",
-    "cause": "nothing was cut",
+    "cause": "this parameter was not cut",
 }
 
 

@@ -10,7 +10,7 @@ TASK = "a4.VocabParallelEmbedding"
 EXPECT = {
     "status": "failed",
     "check": "and wrong indices",
-    "cause": "loses its remainder without a word",
+    "cause": "the range of the indices is not checked",
 }
 
 

@@ -7,7 +7,7 @@ TASK = "a4.ParallelMLP"
 EXPECT = {
     "status": "failed",
     "check": "sends one all-reduce forward",
-    "cause": "something is sent between the two layers",
+    "cause": "it stays cut",
 }
 
 

@@ -9,7 +9,7 @@ TASK = "a4.ParallelMLP"
 EXPECT = {
     "status": "failed",
     "check": "keeps its own shards only",
-    "cause": "nothing was cut",
+    "cause": "this parameter was not cut",
 }
 
 

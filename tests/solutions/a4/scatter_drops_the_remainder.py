@@ -7,7 +7,7 @@ TASK = "a4.scatter_to_tensor_parallel"
 EXPECT = {
     "status": "failed",
     "check": "refuses sizes",
-    "cause": "loses its remainder without a word",
+    "cause": "loses its remainder silently",
 }
 
 

@@ -10,7 +10,7 @@ TASK = "a5.all_gather_matmul"
 EXPECT = {
     "status": "failed",
     "check": "gives both arguments their gradients",
-    "cause": "only this rank's columns count",
+    "cause": "made of this rank's columns only",
 }
 
 

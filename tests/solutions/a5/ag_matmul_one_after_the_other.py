@@ -6,7 +6,7 @@ TASK = "a5.all_gather_matmul"
 EXPECT = {
     "status": "failed",
     "check": "communicates while it computes",
-    "cause": "the collective begins only when the product is done",
+    "cause": "run one after the other, each in one piece",
 }
 
 

@@ -8,7 +8,7 @@ TASK = "a5.all_gather_matmul"
 EXPECT = {
     "status": "failed",
     "check": "is the rank's share of the product",
-    "cause": "blocks stand in the order in which they arrive",
+    "cause": "in the order of their arrival",
 }
 
 

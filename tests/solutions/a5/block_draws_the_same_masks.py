@@ -13,7 +13,7 @@ TASK = "a5.SequenceParallelBlock"
 EXPECT = {
     "status": "failed",
     "check": "draws other masks",
-    "cause": "what is cut needs random numbers of its own",
+    "cause": "must draw other random numbers",
 }
 
 

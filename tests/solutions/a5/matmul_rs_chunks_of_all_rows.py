@@ -9,7 +9,7 @@ TASK = "a5.matmul_reduce_scatter"
 EXPECT = {
     "status": "failed",
     "check": "is the rank's share of the product",
-    "cause": "chunks of all rows are scattered",
+    "cause": "a run of neighbouring rows",
 }
 
 

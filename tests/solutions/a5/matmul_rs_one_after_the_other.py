@@ -8,7 +8,7 @@ TASK = "a5.matmul_reduce_scatter"
 EXPECT = {
     "status": "failed",
     "check": "communicates while it computes",
-    "cause": "the collective begins only when the product is done",
+    "cause": "run one after the other, each in one piece",
 }
 
 

@@ -9,7 +9,7 @@ TASK = "a5.matmul_reduce_scatter"
 EXPECT = {
     "status": "failed",
     "check": "communicates while it computes",
-    "cause": "each part is waited for before the next is begun",
+    "cause": "each part is waited for before the next one is begun",
 }
 
 

@@ -9,7 +9,7 @@ TASK = "a5.matmul_reduce_scatter"
 EXPECT = {
     "status": "failed",
     "check": "gives both arguments their gradients",
-    "cause": "only this rank's rows count",
+    "cause": "made of this rank's rows only",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a5.ring_attention"
 EXPECT = {
     "status": "failed",
     "check": "hides the transfer",
-    "cause": "a block is sent for only when it is needed",
+    "cause": "is posted only when the block is needed",
 }
 
 

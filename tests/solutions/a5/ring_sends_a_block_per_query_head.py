@@ -6,7 +6,7 @@ TASK = "a5.ring_attention"
 EXPECT = {
     "status": "failed",
     "check": "sends keys and values once around",
-    "cause": "travel as often as there are query heads",
+    "cause": "are repeated for every query head",
 }
 
 

@@ -7,7 +7,7 @@ TASK = "a5.scatter_to_sequence_parallel"
 EXPECT = {
     "status": "failed",
     "check": "refuses sizes",
-    "cause": "loses its remainder without a word",
+    "cause": "loses its remainder silently",
 }
 
 

@@ -7,7 +7,7 @@ TASK = "a5.scatter_to_sequence_parallel"
 EXPECT = {
     "status": "failed",
     "check": "is right forward and backward",
-    "cause": "dealt out in turn",
+    "cause": "every n-th element is taken",
 }
 
 

@@ -7,7 +7,7 @@ TASK = "a5.scatter_to_sequence_parallel"
 EXPECT = {
     "status": "failed",
     "check": "is right forward and backward",
-    "cause": "joined in the wrong order",
+    "cause": "from the last rank to the first",
 }
 
 

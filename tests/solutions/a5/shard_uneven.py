@@ -7,7 +7,7 @@ TASK = "a5.zigzag_shard"
 EXPECT = {
     "status": "failed",
     "check": "refuses sizes",
-    "cause": "loses its remainder without a word",
+    "cause": "loses its remainder silently",
 }
 
 

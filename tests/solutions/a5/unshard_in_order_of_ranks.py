@@ -7,7 +7,7 @@ TASK = "a5.zigzag_unshard"
 EXPECT = {
     "status": "failed",
     "check": "joins what was cut",
-    "cause": "shares joined in order of ranks",
+    "cause": "their halves belong apart",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a6.bubble_ratio"
 EXPECT = {
     "status": "failed",
     "check": "is the largest idle time",
-    "cause": "the rank that idles most counts",
+    "cause": "the idle time of rank 0",
 }
 
 

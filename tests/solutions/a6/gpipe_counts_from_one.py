@@ -6,7 +6,7 @@ TASK = "a6.gpipe_schedule"
 EXPECT = {
     "status": "failed",
     "check": "does everything once",
-    "cause": "counted from 1",
+    "cause": "micro-batches are counted from 1",
 }
 
 

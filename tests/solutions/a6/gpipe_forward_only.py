@@ -6,7 +6,7 @@ TASK = "a6.gpipe_schedule"
 EXPECT = {
     "status": "failed",
     "check": "does everything once",
-    "cause": "a chunk is left out",
+    "cause": "no backward at all",
 }
 
 

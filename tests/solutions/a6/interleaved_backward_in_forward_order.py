@@ -6,7 +6,7 @@ TASK = "a6.interleaved_schedule"
 EXPECT = {
     "status": "failed",
     "check": "does everything once",
-    "cause": "backward before its forward, or W before I",
+    "cause": "in the reverse order",
 }
 
 

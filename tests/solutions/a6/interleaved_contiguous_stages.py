@@ -6,7 +6,7 @@ TASK = "a6.interleaved_schedule"
 EXPECT = {
     "status": "failed",
     "check": "does everything once",
-    "cause": "placement of stages",
+    "cause": "other ranks than the docstring",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a6.one_f_one_b_schedule"
 EXPECT = {
     "status": "failed",
     "check": "keeps no more",
-    "cause": "forwards before its first backward",
+    "cause": "fill the pipeline",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a6.one_f_one_b_schedule"
 EXPECT = {
     "status": "failed",
     "check": "does everything once",
-    "cause": "micro-batches 0",
+    "cause": "warm-up is not limited",
 }
 
 

@@ -4,7 +4,7 @@ TASK = "a6.partition_layers"
 EXPECT = {
     "status": "failed",
     "check": "makes the largest stage",
-    "cause": "filled greedily",
+    "cause": "filled one after the other",
 }
 
 

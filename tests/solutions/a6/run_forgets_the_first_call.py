@@ -6,7 +6,7 @@ TASK = "a6.run_schedule"
 EXPECT = {
     "status": "failed",
     "check": "accumulates",
-    "cause": "only one copy of the stage, or one round",
+    "cause": "only half is there",
 }
 
 

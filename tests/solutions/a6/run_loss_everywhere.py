@@ -9,7 +9,7 @@ TASK = "a6.run_schedule"
 EXPECT = {
     "status": "failed",
     "check": "gives the loss and gradients",
-    "cause": "expected None where no loss is",
+    "cause": "expected None on a rank without",
 }
 
 

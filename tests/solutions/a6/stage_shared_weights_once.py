@@ -6,7 +6,7 @@ TASK = "a6.PipelineStage"
 EXPECT = {
     "status": "failed",
     "check": "takes modules of every kind",
-    "cause": "counted once, or twice",
+    "cause": "leaves this parameter out",
 }
 
 

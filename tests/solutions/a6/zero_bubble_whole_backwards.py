@@ -6,7 +6,7 @@ TASK = "a6.zero_bubble_schedule"
 EXPECT = {
     "status": "failed",
     "check": "idles no longer than ZB1P",
-    "cause": "idles most",
+    "cause": "no backward is cut into I and W",
 }
 
 

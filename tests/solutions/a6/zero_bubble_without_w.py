@@ -6,7 +6,7 @@ TASK = "a6.zero_bubble_schedule"
 EXPECT = {
     "status": "failed",
     "check": "does everything once",
-    "cause": "weight gradients never",
+    "cause": "weight gradients are never computed",
 }
 
 

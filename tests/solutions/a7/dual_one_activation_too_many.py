@@ -7,7 +7,7 @@ TASK = "a7.dualpipe_schedule"
 EXPECT = {
     "status": "failed",
     "check": "keeps no more",
-    "cause": "it runs",
+    "cause": "fill the pipeline",
 }
 
 

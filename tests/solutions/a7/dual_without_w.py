@@ -6,7 +6,7 @@ TASK = "a7.dualpipe_schedule"
 EXPECT = {
     "status": "failed",
     "check": "does everything once",
-    "cause": "weight gradients never",
+    "cause": "weight gradients are never computed",
 }
 
 

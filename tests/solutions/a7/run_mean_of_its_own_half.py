@@ -7,7 +7,7 @@ TASK = "a7.run_dualpipe"
 EXPECT = {
     "status": "failed",
     "check": "gives the loss and gradients",
-    "cause": "the mean loss is",
+    "cause": "that end on this rank",
 }
 
 

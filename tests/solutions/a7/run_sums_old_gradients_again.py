@@ -7,7 +7,7 @@ TASK = "a7.run_dualpipe"
 EXPECT = {
     "status": "failed",
     "check": "accumulates over calls",
-    "cause": "the sum of an earlier call was summed again",
+    "cause": "was summed again",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a7.dualpipev_schedule"
 EXPECT = {
     "status": "failed",
     "check": "keeps no more",
-    "cause": "forwards before its first backward",
+    "cause": "as GPipe does",
 }
 
 

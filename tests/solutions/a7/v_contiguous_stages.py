@@ -6,7 +6,7 @@ TASK = "a7.dualpipev_schedule"
 EXPECT = {
     "status": "failed",
     "check": "does everything once",
-    "cause": "placement of stages",
+    "cause": "other ranks than the docstring",
 }
 
 
