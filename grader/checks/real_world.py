@@ -8,6 +8,7 @@ runs outside the simulator, and how fast.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from grader.harness.worlds import WorldOptions
 from grader.harness.worlds_reply import WorldReply
 
 _STACK_LINES = 40
+_KIT_FRAME = re.compile(r'\s*File "(?:[^"]*/grader/(?:harness|checks|fabric)/[^"]*|<frozen [^"]*)"')
 _FORBIDDEN = "ForbiddenCall"
 
 
@@ -84,10 +86,11 @@ def world_failure(reply: WorldReply, task: str) -> Exception:
         return _raised(reply, failed, task)
     said = _tail(reply.output)
     printed = f"\nIt printed:\n{said}" if said else ""
-    stacks = f"\nWhere each rank was:\n{_tail(reply.stacks, _STACK_LINES)}"
+    stacks = f"\nWhere each rank was:\n{_tail(own_frames(reply.stacks), _STACK_LINES)}"
     if reply.status == "timeout":
         cause = (
-            "every rank waits for a message that nobody sends"
+            "every rank waits for a message that nobody sends (a send whose handle was dropped "
+            "before wait() may never leave)"
             if reply.rank is None
             else "a loop that never ends, or a rank that left the others waiting"
         )
@@ -117,6 +120,11 @@ def _raised(reply: WorldReply, failed: Reply, task: str) -> Exception:
         )
     own = _tail(error.traceback, _STACK_LINES)
     return SolutionError(f"rank {reply.rank} raised {error.type}: {error.message}\n{own}")
+
+
+def own_frames(stacks: str) -> str:
+    """Stacks without the frames of the kit, which are at the bottom of every one."""
+    return "\n".join(line for line in stacks.splitlines() if not _KIT_FRAME.match(line))
 
 
 def _tail(text: str, lines: int = 12) -> str:

@@ -284,8 +284,8 @@ def test_time(cluster: SimulatedCluster, metrics: dict[str, Any], phased: bool) 
     metrics["overlap, pairs"], metrics["overlap, one by one"] = together[1], apart[1]
     if together[0] > 0.9 * apart[0]:
         raise CheckFailed(
-            f"stages in phases: with {plan.pairs} overlapped pairs the run took {together[0]:.4g} s, "
-            f"one by one {apart[0]:.4g} s; rank 0 computed while it communicated for "
+            f"stages in phases: with {plan.pairs} overlapped pairs the run took "
+            f"{together[0]:.4g} s, one by one {apart[0]:.4g} s; rank 0 computed while it communicated for "
             f"{together[1]:.4g} s and {apart[1]:.4g} s",
             cause="the halves of a pair run one after the other: overlapped_forward_backward is "
             "not used for stages that have phases",

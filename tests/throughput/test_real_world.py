@@ -108,6 +108,9 @@ def test_a_hang_names_the_rank_and_shows_where_it_is(tmp_path: Path) -> None:
             "a1:collective", [case(rank, task) for rank in range(2)], task=task, wall_seconds=1.5
         )
     assert failed.value.status == "timeout"
+    _, _, stacks = failed.value.message.partition("Where each rank was:")
+    files = [line for line in stacks.splitlines() if line.lstrip().startswith("File")]
+    assert files and not [line for line in files if f"{ROOT}/grader/" in line], stacks
 
 
 def no_award(fraction: float, message: str = "") -> None:
