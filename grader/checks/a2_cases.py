@@ -26,6 +26,7 @@ from grader.checks.a1_cases import (
     with_strides,
 )
 from grader.checks.causes import Case
+from grader.checks.causes_a2 import unreduced_elements, wrong_chunks
 from grader.checks.compare import assert_same_bits
 from grader.checks.framework import CheckFailed
 
@@ -179,29 +180,11 @@ def expect_reduction(
         if isinstance(got, torch.Tensor) and op in ("SUM", "AVG"):
             total = torch.stack([wide(each) for each in inputs]).sum(0)
             kept = unreduced_elements(got, total, before, len(inputs))
-            failure.cause = kept or failure.cause
+            failure.cause = wrong_chunks(got, total, inputs) or kept or failure.cause
             for divisor, cause in divisors if op == "AVG" else ():
                 if divisor > 1 and torch.allclose(wide(got) * divisor, total, rtol=0.01):
                     failure.cause = cause
         raise
-
-
-def unreduced_elements(
-    got: torch.Tensor, expected: torch.Tensor, before: torch.Tensor, ranks: int
-) -> str | None:
-    """The cause when some elements came back as they went in, while others were reduced."""
-    if got.shape != before.shape or got.dtype != before.dtype:
-        return None
-    kept = (got == before).flatten() & (expected != before.to(expected.dtype)).flatten()
-    count, length = int(kept.sum()), kept.numel()
-    if count in (0, length):
-        return None
-    if count < ranks and bool(kept[-count:].all()) and length % ranks:
-        return (
-            f"the last {count} of {length} elements were left out: where a division leaves a "
-            f"remainder, the parts do not cover the vector"
-        )
-    return f"{count} of {length} elements came back as they went in"
 
 
 def _refused_by_all(answers: list[Any], members: list[int], strided: bool) -> bool:

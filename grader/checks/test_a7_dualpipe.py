@@ -285,8 +285,8 @@ def test_time(cluster: SimulatedCluster, metrics: dict[str, Any], phased: bool) 
     if together[0] > 0.9 * apart[0]:
         raise CheckFailed(
             f"stages in phases: with {plan.pairs} overlapped pairs the run took "
-            f"{together[0]:.4g} s, one by one {apart[0]:.4g} s; rank 0 computed while it communicated for "
-            f"{together[1]:.4g} s and {apart[1]:.4g} s",
+            f"{together[0]:.4g} s, one by one {apart[0]:.4g} s; rank 0 computed while it "
+            f"communicated for {together[1]:.4g} s and {apart[1]:.4g} s",
             cause="the halves of a pair run one after the other: overlapped_forward_backward is "
             "not used for stages that have phases",
         )
