@@ -55,7 +55,9 @@ def server() -> Iterator[None]:
 def one_core_busy() -> Iterator[None]:
     """Another process keeps one core busy meanwhile."""
     core = min(os.sched_getaffinity(0))
-    code = f"import os\nos.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    # It ends with this process, also when that is killed.
+    spin = f"while os.getppid() == {os.getpid()}: pass"
+    code = f"import os\nos.sched_setaffinity(0, {{{core}}})\n{spin}"
     with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as busy:
         try:
             yield
