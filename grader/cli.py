@@ -18,6 +18,7 @@ from grader.checks import workers
 from grader.checks.settings import CannotRun, project_folder, solution_folder
 from grader.commands.batch import batch
 from grader.commands.draw import draw
+from grader.commands.help_text import Commands, speak
 from grader.commands.hint import hint
 from grader.commands.notebook import app as notebooks
 from grader.commands.options import Language, Solution
@@ -29,6 +30,7 @@ from grader.report.language import language_of, text, translated
 ALL_EARNED, NOT_ALL_EARNED, NOT_CARRIED_OUT = 0, 1, 2
 
 app = typer.Typer(
+    cls=Commands,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Grades distributed training homework.",
@@ -78,7 +80,10 @@ def check(
     ] = False,
     lang: Language = None,
 ) -> int:
-    """Grade a solution. Exit status: 0 all points earned, 1 not, 2 could not be carried out."""
+    """Grade a solution: everything, or what is named.
+
+    Exit status: 0 all points earned, 1 not, 2 could not be carried out.
+    """
     if (code := workers.adopt()) is not None:
         return code
     selected = tasks.select(what or ())
@@ -175,7 +180,10 @@ def sim(
     ] = 60.0,
     lang: Language = None,
 ) -> int:
-    """Run a script on simulated ranks: its faults, its virtual time. Exit status: 1 with faults."""
+    """Run a script on simulated ranks: its faults, its virtual time.
+
+    Exit status: 1 with faults.
+    """
     from grader.fabric.script import ScriptError
     from grader.report.simulation import cluster_of, simulate_script
 
@@ -206,7 +214,10 @@ def bench(
     device: Annotated[Device, typer.Option(help="auto: a GPU where there is one")] = Device.auto,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="write rows here")] = None,
 ) -> int:
-    """Bandwidths as nccl-tests prints them: the solution, the reference and the backend."""
+    """Measure bandwidths, as nccl-tests prints them.
+
+    Those of the solution, of the reference and of the backend.
+    """
     if (code := workers.adopt()) is not None:
         return code
     folder = solution_folder(solution)
@@ -257,7 +268,7 @@ def status(
     solution: Solution = "assignments",
     lang: Language = None,
 ) -> int:
-    """List the tasks, their points and what the last results say of them."""
+    """List the tasks, their last results, and what to do next."""
     from rich.console import Console
 
     from grader.report.history import load
@@ -331,13 +342,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if _options_after and own[0] not in ("check", "sim"):
             raise CannotRun("only `grader check` and `grader sim` take options after --")
-        return int(app(own, prog_name="grader", standalone_mode=False) or 0)
+        command = typer.main.get_command(app)
+        speak(command, _spoken())
+        return int(command.main(own, prog_name="grader", standalone_mode=False) or 0)
     except BrokenPipeError:
         # Whoever read our output (`head`) has gone: let the interpreter's last flush go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOT_CARRIED_OUT
-    except (CannotRun, tasks.UnknownTask, OSError) as error:
+    except (CannotRun, tasks.UnknownTask) as error:
         return _refuse(str(error))
+    except OSError as error:
+        if error.filename is None or not error.strerror:
+            return _refuse(str(error))
+        return _refuse(f"cannot open {error.filename}: {error.strerror}")
     except KeyboardInterrupt:
         return _refuse("interrupted")
     except Exception as error:
@@ -345,6 +362,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # `grader notebook`: its message is a page
+            print(format_message())
+            return NOT_CARRIED_OUT
         return _refuse(str(format_message()))
 
 

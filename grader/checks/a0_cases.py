@@ -76,12 +76,12 @@ def _judge(case: Case, answer: dict[str, Any]) -> None:
     error = answer["error"]
     if not case.refused:
         if error is not None:
-            raise SolutionError(f"{error['type']}: {error['message']} (at {error['where']})")
+            raise SolutionError(f"raised {error['type']}: {error['message']} (at {error['where']})")
         case.judge(answer["returned"])
         return
     if error is None:
         raise CheckFailed(
-            f"returned {_short(answer['returned'])}, expected a ValueError",
+            f"returned {shown(answer['returned'])}, expected a ValueError",
             cause="the argument is not checked",
         )
     if error["type"] != "ValueError":
@@ -93,7 +93,7 @@ def _judge(case: Case, answer: dict[str, Any]) -> None:
     for word in case.refused:
         if not re.search(word, error["message"]):
             raise CheckFailed(
-                f"the ValueError says {_short(error['message'])}, expected it to hold "
+                f"the ValueError says {shown(error['message'])}, expected it to hold "
                 f"{case.asked or _plain(word)}",
                 cause=case.blame(error["message"])
                 or "a message must name what was wrong, so that one need not search",
@@ -115,12 +115,15 @@ def expect_number(
     what: str = "",
 ) -> None:
     """A float64 within `operations` roundings. suspects: wrong values that people get."""
-    if isinstance(got, bool) or not isinstance(got, (int, float)):
-        raise CheckFailed(f"{what}returned {_short(got)}, expected {expected:.12g} {unit}")
-    if _near(got, expected, operations):
+    number = isinstance(got, (int, float)) and not isinstance(got, bool)
+    if number and _near(got, expected, operations):
         return
-    cause = next((why for value, why in suspects if _near(got, value, operations)), None)
-    raise CheckFailed(f"{what}returned {got:.12g}, expected {expected:.12g} {unit}", cause=cause)
+    cause, told = None, shown(got)
+    if number:
+        cause = next((why for value, why in suspects if _near(got, value, operations)), None)
+        told = f"{got:.12g}"
+    asked = f"{expected:.12g} {unit}"
+    raise CheckFailed(what + f"returned {told}, expected {asked}", cause=cause)
 
 
 def _near(a: float, b: float, operations: int) -> bool:
@@ -134,12 +137,13 @@ def expect_same(
     if got == expected:
         return
     cause = next((why for value, why in suspects if got == value), None)
-    raise CheckFailed(f"{what} is {_short(got)}, expected {_short(expected)}", cause=cause)
+    raise CheckFailed(f"{what} is {shown(got)}, expected {shown(expected)}", cause=cause)
 
 
-def _short(value: Any) -> str:
+def shown(value: Any, most: int = 150) -> str:
+    """A value as code, cut where it is long."""
     text = repr(value)
-    return text if len(text) <= 160 else f"{text[:150]}… ({len(text)} characters)"
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def refusals(**wrong: tuple[dict[str, Any], list[Any]]) -> list[Case]:

@@ -44,7 +44,7 @@ def tree_cases(measure: str) -> list[Case]:
             "cores": cores, "aggregations": aggs, "accesses_per_aggregation": accesses,
             "hosts_per_access": leaves, "bandwidth": rate,
         }  # fmt: skip
-        label = f"{cores} cores, {aggs} aggregations, {accesses} × {leaves}"
+        label = f"{cores} core switches, {aggs} aggregation switches, {accesses} × {leaves}"
         cases.append(graph_case(label, arguments, *judges[measure]))
     return cases
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from grader.checks.a0_cases import Case, Suspects, expect_number
+from grader.checks.a0_cases import Case, Suspects, expect_number, shown
 from grader.checks.framework import CheckFailed
 
 Hop = tuple[float, float]  # latency in seconds, bytes/s
@@ -69,7 +69,7 @@ def nvlink_cases(some: bool) -> list[Case]:
             suspects: Suspects = [
                 (2 * right, "both directions are counted, as in advertisements, expected one"),
                 (right / 1e9, "the unit is GB/s, expected bytes/s"),
-                (full * rate * 1e9, "`links` is not looked at"),
+                (full * rate * 1e9, "`links` is ignored"),
                 (rate * 1e9, "one link is counted"),
                 (right * 8, "these are bits/s: a byte has 8"),
             ]
@@ -125,7 +125,7 @@ def path_case(label: str, nbytes: int, hops: Sequence[Hop], chunk: int | None) -
             right - flights + max((latency for latency, _ in hops), default=0.0),
             "every hop's latency counts, not the longest alone",
         ),
-        (simulated_path(nbytes, hops, None), "`chunk_bytes` is not looked at"),
+        (simulated_path(nbytes, hops, None), "`chunk_bytes` is ignored"),
         (padded, "the last chunk is shorter than the others"),
         (occupied, "the latencies are paid for every chunk, as if a flight occupied the hop"),
     ]
@@ -195,7 +195,7 @@ def message_case(name: str, nbytes: int, field: str) -> Case:
     def judge(returned: Any) -> None:
         if not isinstance(returned, dict) or set(returned) != {"seconds", "cpu_seconds"}:
             raise CheckFailed(
-                f"returned {returned!r}, expected a MessageTime(seconds, cpu_seconds)",
+                f"returned {shown(returned)}, expected a MessageTime(seconds, cpu_seconds)",
                 cause="both numbers are asked for: given.MessageTime holds them",
             )
         unit = "s" if field == "seconds" else "CPU s"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from grader.checks import a0_topologies as topologies
-from grader.checks.a0_cases import Case, expect_same
+from grader.checks.a0_cases import Case, expect_same, shown
 from grader.checks.a0_topologies import Expected, Machine, Style
 from grader.checks.framework import CheckFailed
 
@@ -117,7 +117,7 @@ def parse_case(label: str, machine: Machine, style: Style, *parts: str) -> Case:
 def judge_topology(got: Any, wanted: Expected, parts: Sequence[str] = ()) -> None:
     """Compare a Topology field by field."""
     if not isinstance(got, dict) or "links" not in got:
-        raise CheckFailed(f"returned {got!r}, expected a Topology")
+        raise CheckFailed(f"returned {shown(got)}, expected a Topology")
     for name in parts or ("gpus", "nics", "links", "cpu_affinity", "numa_affinity", "nic_names"):
         if name == "links":
             _judge_links({(a, b): kind for a, b, kind in got["links"]}, wanted)
@@ -185,9 +185,8 @@ def cut_cases() -> list[Case]:
     for label, text, near in _cuts():
         numbers = "|".join(str(number) for number in near)
         words = [rf"\b[Ll]ine\s+(?:{numbers})\b" if near else r"\b[Ll]ine\s+\d+\b"]
-        asked = '"line N", N a number'
-        if near:
-            asked = '"line ' + " or ".join(str(number) for number in near) + '"'
+        lines = ", ".join(f'"line {number}"' for number in near) or '"line N"'
+        asked = f"one of {lines}" if len(near) > 1 else lines
         cases.append(
             Case(label, {"text": text}, refused=words, asked=asked, blame=_line_blame(near))
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import networkx as nx
 
-from grader.checks.a0_cases import Case
+from grader.checks.a0_cases import Case, shown
 from grader.checks.framework import CheckFailed
 
 Judge = Callable[[nx.Graph], None]
@@ -25,7 +25,7 @@ def graph_case(label: str, arguments: dict[str, Any], *judges: Judge, traits: An
 
     def judge(got: Any) -> None:
         if not isinstance(got, dict) or "edges" not in got:
-            raise CheckFailed(f"returned {got!r:.120}, expected a networkx.Graph")
+            raise CheckFailed(f"returned {shown(got, 120)}, expected a networkx.Graph")
         if got["directed"]:
             raise CheckFailed("returned a directed graph, expected an undirected one")
         graph = nx.Graph()

@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 
 from grader.checks import a0_topologies as topologies
-from grader.checks.a0_cases import Case, expect_same
+from grader.checks.a0_cases import Case, expect_same, shown
 from grader.checks.a0_topologies import Expected, Machine
 from grader.checks.framework import CheckFailed
 
@@ -39,7 +39,7 @@ def bind_case(label: str, machine: Machine, ranks: int, part: str) -> Case:
             isinstance(each, dict) and {"gpu", "cores", "nic"} <= set(each) for each in got
         )
         if not sound or len(got) != ranks:
-            raise CheckFailed(f"returned {got!r:.200}, expected a list of {ranks} Bindings")
+            raise CheckFailed(f"returned {shown(got)}, expected a list of {ranks} Bindings")
         judges[part](got, wanted)
 
     topology = topologies.as_arguments(wanted) | {"given": "Topology"}
@@ -61,7 +61,7 @@ def _judge_cores(got: list[dict[str, Any]], wanted: Expected) -> None:
     for affinity, ranks in sharers.items():
         load = Counter(core for rank in ranks for core in got[rank]["cores"])
         counts = {rank: len(got[rank]["cores"]) for rank in ranks}
-        where = f"ranks {ranks}, whose GPUs are near cores {_spans(affinity)}"
+        where = f"ranks {ranks} near cores {_spans(affinity)}"
         for rank in ranks:
             cores = got[rank]["cores"]
             strange = sorted(set(cores) - set(affinity))
@@ -79,8 +79,8 @@ def _judge_cores(got: list[dict[str, Any]], wanted: Expected) -> None:
             spread = [load[core] for core in affinity]
             if set(counts.values()) != {1} or max(spread) - min(spread) > 1:
                 raise CheckFailed(
-                    f"{where}: they get {counts} cores, which serve {spread} ranks; expected one "
-                    f"core each, no core serving two ranks more than another"
+                    f"{where}: they get {counts} cores, and the cores serve {spread} of them; "
+                    f"expected one core each, no core serving two ranks more than another"
                 )
             continue
         if max(load.values(), default=0) > 1:
@@ -148,7 +148,7 @@ def fewest_sharers(wanted: Expected, ranks: int) -> int:
 
 def _spans(cores: Sequence[int]) -> str:
     if not cores:
-        return "(unknown)"
+        return "unknown"
     return f"{cores[0]} … {cores[-1]} ({len(cores)} of them)"
 
 
@@ -191,7 +191,7 @@ def ring_case(label: str, wanted: Expected, best: list[int], part: str) -> Case:
     def judge(got: Any) -> None:
         if not isinstance(got, list) or sorted(got, key=str) != sorted(numbers, key=str):
             raise CheckFailed(
-                f"returned {got!r}, expected every one of the numbers {numbers} once",
+                f"returned {shown(got)}, expected every one of the numbers {numbers} once",
                 cause="GPU numbers are those of the names" if traits else None,
             )
         if part == "order":

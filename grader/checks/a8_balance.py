@@ -56,7 +56,8 @@ def _judge_loss(
     exact = probabilities.double()
     means = exact.sum(0) / max(tokens, 1)
     got = answer["outputs"][0]
-    expect_numbers(got, f"{where}: loss", "divided by the number of tokens, which is 0")
+    none = "divided by the number of tokens, which is 0 here: the loss must be 0, not NaN"
+    expect_numbers(got, f"{where}: loss", cause=none)
     # f is a quotient of whole numbers, which torch gives in float32.
     operations = 4 * (tokens + experts) + 16
     if exact is probabilities:
@@ -103,7 +104,7 @@ def loss_values(cluster: SimulatedCluster, rng: torch.Generator) -> None:
     chosen = _choices(rng, 7, 6, 2)
     calls.append(_loss(rng, _softmax(rng, 7, 6).float(), chosen, label="float32"))
     none = torch.zeros(0, 2, dtype=torch.int64)
-    calls.append(_loss(rng, torch.zeros(0, 4, dtype=torch.float64), none, label="no tokens"))
+    calls.append(_loss(rng, torch.zeros(0, 4, dtype=torch.float64), none))
     run(cluster, LOSS, calls)
 
 

@@ -15,7 +15,7 @@ from grader.checks import causes_a8_router as causes
 from grader.checks.a4_cases import GROUP, GROUP_WORLD, PAIR
 from grader.checks.a4_judges import OPERATIONS, expect, judge_refusal
 from grader.checks.a8_router import normal, routed
-from grader.checks.causes_a8 import in_sub_groups
+from grader.checks.causes_a8 import in_sub_group
 from grader.checks.compare import assert_close
 from grader.checks.framework import CheckFailed
 from grader.checks.world import SimulatedCluster
@@ -75,7 +75,9 @@ def _judge(case: BiasCase, answer: dict[str, Any], place: int, where: str) -> No
     if answer["parameters"]:
         raise CheckFailed(
             f"{where}: the router has parameters {answer['parameters']}, expected none",
-            cause="the bias is a buffer: an optimizer must not train it",
+            cause="the bias is a parameter, which an optimizer would train: it must be a buffer"
+            if "bias" in answer["parameters"]
+            else None,
         )
     if case.logits is not None:
         _judge_choice(case, answer, where)
@@ -193,7 +195,7 @@ def groups(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[str, A
         ]
         where = f"{world} ranks" if ranks is None else f"group {list(ranks)}"
         case = BiasCase(where, experts, 1, 0.125, counts=counts, world=world, ranks=ranks)
-        with in_sub_groups() if ranks else nullcontext():
+        with in_sub_group(ranks) if ranks else nullcontext():
             outcome = run(cluster, [case])
         allowed = 2 * volume.moved("all_reduce", 16 * experts, size)
         for rank in case.members:

@@ -26,8 +26,13 @@ def run_judged(
 ) -> None:
     """Run the cases of every world together, and judge their values."""
     for cases in worlds:
-        with causes.told((" elements from group rank ", causes.NO_COUNTS)):
+        try:
             outcome = made.run(cluster, task, cases, **options)
+        except CheckFailed as failure:
+            if " elements from group rank " in failure.message:
+                failure.message += f"\nA token has {cases[0].tokens[0].shape[1]} elements here."
+                failure.cause = causes.NO_COUNTS
+            raise
         for number, case in enumerate(cases):
             judge(task, case, answers_of(outcome, case, number))
 
@@ -126,7 +131,8 @@ def _judge_combined(case: Exchange, answer: Any, place: int, where: str) -> None
     if isinstance(answer["out"], torch.Tensor) and answer["out"].dtype != dtype:
         raise CheckFailed(
             f"{where}: result: expected dtype {dtype}, got {answer['out'].dtype}",
-            cause="weights of another dtype decide: the result has that of expert_output",
+            cause="the result has the dtype of the weights, or of the product with them: it must "
+            "have that of expert_output",
         )
     expect(
         answer["out"],
@@ -202,8 +208,7 @@ def groups(cluster: SimulatedCluster, rng: torch.Generator, task: str) -> None:
     """Sub-groups whose group ranks are not global ranks."""
     options: dict[str, Any] = {"gradient": True, "combines": task == COMBINE}
     cases = [exchange(rng, GROUP_WORLD, ranks, **options) for ranks in (GROUP, PAIR)]
-    with causes.in_sub_groups():
-        run_judged(cluster, task, [cases])
+    causes.by_group(lambda some: run_judged(cluster, task, [some]), cases)
 
 
 def dtypes(rng: torch.Generator, task: str) -> list[list[Exchange]]:

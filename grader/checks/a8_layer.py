@@ -43,17 +43,19 @@ def run_judged(
 
 def judge(case: MoeCase, answers: Sequence[Any], what: Sequence[str]) -> None:
     """Outputs and gradients of every step and place."""
+    given = 3 * case.per_rank + 1
+    own = all(answer["known"] == given for answer in answers)
     for step, parts in enumerate(steps_of(case)):
         where = f"{case.label}: " + (f"step {step + 1}, " if len(case.xs) > 1 else "")
         got = [answer["steps"][step] for answer in answers]
         whole = all("input_gradient" in each for each in got)
         for place, each in enumerate(got):
-            _judge_step(case, each, parts, step, place, what if whole else ("output",), where)
+            some = what if whole else ("output",)
+            _judge_step(case, each, parts, step, place, some, where, own)
     for rank, answer in zip(case.members, answers, strict=True):
         where = f"{case.label}: rank {rank}"
         if not answer["kept"]:
             raise CheckFailed(f"{where}: the input was changed", cause="done in place")
-        given = 3 * case.per_rank + 1
         if answer["known"] != given:
             raise CheckFailed(
                 f"{where}: parameters() names {answer['known']} of the {given} parameters of "
@@ -70,6 +72,7 @@ def _judge_step(
     place: int,
     what: Sequence[str],
     where: str,
+    own: bool,
 ) -> None:
     rank, part = case.members[place], parts[place]
     where = f"{where}rank {rank}"
@@ -81,6 +84,7 @@ def _judge_step(
             partial(causes.of_output, case, parts, step, place),
         )
     if "experts" in what:
+        _expect_experts_gradients(case, got["experts"], parts, place, where, own)
         for local, gradients in enumerate(got["experts"]):
             number = place * case.per_rank + local
             for name, found in gradients.items():
@@ -90,7 +94,7 @@ def _judge_step(
             raise CheckFailed(f"{where}: the router got no gradient", cause=causes.NO_ROUTER)
         expect(
             got["router"],
-            part.router,
+            without_noise(part.router),
             f"{where}, gradient of the router",
             partial(causes.of_router, parts, place),
         )
@@ -105,6 +109,43 @@ def _judge_step(
         )
 
 
+def _expect_experts_gradients(
+    case: MoeCase,
+    experts: Sequence[dict[str, Any]],
+    parts: Sequence[Part],
+    place: int,
+    where: str,
+    own: bool,
+) -> None:
+    """No expert's gradient is None. Told of first: experts that got tokens.
+
+    own: whether the layer names the parameters that it was given.
+    """
+    lacking = []
+    for local, gradients in enumerate(experts):
+        number = place * case.per_rank + local
+        tokens = sum(int((part.indices == number).any(1).sum()) for part in parts)
+        lacking += [(tokens, number, name) for name, each in gradients.items() if each is None]
+    if not lacking:
+        return
+    tokens, number, name = max(lacking, key=lambda each: each[0] > 0)
+    what = f"{where}, gradient of expert {number}'s {name}"
+    if tokens:
+        raise CheckFailed(
+            f"{what} is None, but the expert got tokens: {tokens} chose it",
+            cause=causes.DETACHED if own else causes.COPIED,
+        )
+    raise CheckFailed(
+        f"{what} is None, expected zeros: no token chose this expert", cause=causes.IDLE
+    )
+
+
+def without_noise(gradient: torch.Tensor) -> torch.Tensor:
+    """With zeros where there is nothing but what rounding has left."""
+    least = 1e-14 * gradient.abs().max() if gradient.numel() else 0.0
+    return gradient.where(gradient.abs() > least, 0.0)
+
+
 def _judge_expert(
     found: Any,
     case: MoeCase,
@@ -114,13 +155,10 @@ def _judge_expert(
     place: int,
     where: str,
 ) -> None:
-    where = f"{where}, gradient of expert {number}'s {name}"
-    if found is None:
-        raise CheckFailed(f"{where}: there is none", cause=causes.NO_EXPERT)
     expect(
         found,
         total(parts, number, name),
-        where,
+        f"{where}, gradient of expert {number}'s {name}",
         partial(causes.of_expert, case, parts, number, name, place),
     )
 
@@ -153,8 +191,7 @@ def odd(cluster: SimulatedCluster, rng: torch.Generator) -> None:
 def groups(cluster: SimulatedCluster, rng: torch.Generator) -> None:
     """Sub-groups whose group ranks are not global ranks."""
     cases = [moe(rng, GROUP_WORLD, ranks, experts=6) for ranks in (GROUP, PAIR)]
-    with causes.in_sub_groups():
-        run_judged(cluster, [cases])
+    causes.by_group(lambda some: run_judged(cluster, [some]), cases)
 
 
 def training(cluster: SimulatedCluster, rng: torch.Generator) -> None:
@@ -188,9 +225,11 @@ def bytes_sent(cluster: SimulatedCluster, rng: torch.Generator, metrics: dict[st
                     raise CheckFailed(
                         f"{case.label}: rank {rank}, {name}: {volume.words(operations)}, that is "
                         f"{nbytes} bytes sent to other ranks; expected {rows} rows of 4096 bytes "
-                        f"(each token once to each rank, and one row back), and at most "
-                        f"{allowed - least} bytes beside them",
-                        cause=causes.of_volume(routes, operations, place, nbytes / 4096, rows),
+                        f"(each token once to every other rank that has one of its experts, and "
+                        f"one row back), and at most {allowed - least} bytes beside them",
+                        cause=causes.of_volume(
+                            case, routes, operations, place, nbytes / 4096, rows
+                        ),
                     )
 
 

@@ -183,7 +183,7 @@ def top_k_values(cluster: SimulatedCluster, rng: torch.Generator) -> None:
     narrow = normal(rng, 8, 12).bfloat16()
     neighbours = torch.cat([0.125 + torch.arange(5) / 1024, torch.tensor([-1.0, -2.0, -3.0])])
     narrow_rows = torch.stack([neighbours, neighbours.flip(0)]).bfloat16()
-    for logits, label in ((narrow, "bfloat16"), (narrow_rows, "bfloat16 neighbours")):
+    for logits, label in ((narrow, "bfloat16"), (narrow_rows, "bfloat16, logits close together")):
         for normalize in (True, False):
             calls.append(top_k(rng, logits, 3, normalize, label=label))
     run(cluster, TOP_K, calls)

@@ -14,8 +14,6 @@ from grader.checks.a4_cases import GROUP
 from grader.checks.a4_judges import judge_refusal
 from grader.checks.a8_cases import COMBINE, DISPATCH, Exchange, answers_of, exchange
 from grader.checks.a8_exchange import judge
-from grader.checks.causes import TOO_LATE
-from grader.checks.causes_a8 import told
 from grader.checks.framework import CheckFailed
 from grader.checks.world import SimulatedCluster
 from grader.fabric.record import Operation
@@ -52,9 +50,9 @@ def expect_rows(
     nbytes = sent(operations, case.size, place)
     if not least <= nbytes <= allowed:
         raise CheckFailed(
-            f"{where}: {volume.words(operations)}, that is {nbytes} bytes sent to other ranks "
-            f"({nbytes / width:.1f} rows); expected {rows} rows of {width} bytes, {per}, and at "
-            f"most {allowed - least} bytes beside them",
+            f"{where}: {volume.words(operations)}; without what stays on this rank that is "
+            f"{nbytes} bytes, as much as {nbytes / width:.1f} rows; expected {rows} rows of "
+            f"{width} bytes ({per}), and at most {allowed - least} bytes beside them",
             cause=causes.of_volume(case, operations, place, nbytes / width, rows),
         )
     return nbytes
@@ -70,8 +68,8 @@ def pairs_in(case: Exchange, place: int) -> int:
     return sum(len(case.pairs(there, place)) for there in range(case.size) if there != place)
 
 
-OUT = "one for each of its tokens and other rank that has an expert of it"
-BACK = "one for each token of another rank that has an expert here"
+OUT = "each token once to every other rank that has one of its experts"
+BACK = "one for every token of another rank that has experts here"
 
 
 def judge_volume(
@@ -172,15 +170,24 @@ def judge_refusals(cluster: SimulatedCluster, rng: torch.Generator, task: str) -
         if task == DISPATCH:
             for place, given in enumerate(inputs):
                 given["cases"] = given["cases"] if place in places else []
-        with told(("deadlock", TOO_LATE)):
+        who = [rank for rank in range(case.world) if inputs[rank]["cases"]]
+        try:
             outcome = cluster.run("a8:exchanges", inputs, task=task, allow=None)
+        except CheckFailed as failure:
+            if "deadlock" in failure.message:
+                failure.message = (
+                    f"{case.label}: expected a ValueError from rank{'s' * (len(who) > 1)} "
+                    f"{', '.join(map(str, who))}, without any communication\n{failure.message}"
+                )
+                failure.cause = causes.TOO_LATE
+            raise
         for place in places:
             error = outcome.outputs[place][0].get("error")
             judge_refusal(error, words, f"{case.label}: rank {place}")
         total = sum(outcome.trace.bytes_sent)
         if total:
             raise CheckFailed(
-                f"{case.label}: {total} bytes were sent by calls that are to be refused, expected "
-                f"none",
-                cause=TOO_LATE,
+                f"{case.label}: {total} bytes were sent by calls that must raise a ValueError, "
+                f"expected none",
+                cause=causes.TOO_LATE,
             )

@@ -8,8 +8,9 @@ from typing import Any
 
 from grader.checks import a9_memory as memory
 from grader.checks import causes_a9 as causes
-from grader.checks.a9_memory import model, plan
-from grader.checks.a9_published import A100, MEGATRON, ZERO3, Row, gpt
+from grader.checks.a9_memory import model, plan, sized, words
+from grader.checks.a9_published import MEGATRON, ZERO3, Row, gpt
+from grader.checks.a9_steps import FREE, case, judge_links, judge_micro_batches, seconds, wide
 from grader.checks.framework import CheckFailed, check
 from grader.checks.world import SimulatedCluster as Cluster
 
@@ -31,9 +32,7 @@ SPARSE = model(
 )  # fmt: skip
 
 
-def words(fields: Fields, of: Fields) -> str:
-    """What is not usual in a plan or model."""
-    return ", ".join(f"{name}={value}" for name, value in fields.items() if value != of[name])
+NAMES = {"optimizer": "optimizer states"}
 
 
 def judge_memory(
@@ -41,26 +40,31 @@ def judge_memory(
 ) -> None:
     """These parts of each (model, plan), to the byte."""
     inputs = {"cases": [{"model": m, "plan": p} for m, p in cases]}
-    outcome = cluster.run("a9:memories", [inputs], task="a9.memory_per_device")
-    for (m, p), answer in zip(cases, outcome.outputs[0], strict=True):
-        where = f"{m['layers']} layers of {m['hidden']}, {words(p, memory.PLAN) or 'one device'}"
+    answers = cluster.run("a9:memories", [inputs], task="a9.memory_per_device").outputs[0]
+    told = [(m, p, {part: answer[part] for part in parts})
+            for (m, p), answer in zip(cases, answers, strict=True)]  # fmt: skip
+    for (m, p), answer in zip(cases, answers, strict=True):
+        shape = f"{m['layers']} layers of {m['hidden']}"
+        if "activations" in parts:
+            shape += f", heads={m['heads']}, sequence={m['sequence']}"
+        where = f"{shape}, {words(p, memory.PLAN) or 'one device'}"
         for part in parts:
             got, wanted = answer[part], memory.expected(m, p, part)
             if got is None:
                 raise CheckFailed(
                     f"{where}: {part} of the {answer['type']} returned is no number, expected "
-                    f"{wanted:.0f} bytes"
+                    f"{sized(wanted)}"
                 )
             if not memory.near(got, wanted):
-                slip = memory.likely(m, p, part, got, causes.TWISTS)
+                slip = memory.likely(m, p, part, got, causes.TWISTS, told)
                 raise CheckFailed(
-                    f"{where}: {part} are {got:.1f} bytes, expected {wanted:.1f}",
+                    f"{where}: {NAMES.get(part, part)}: {sized(got)}, expected {sized(wanted)}",
                     cause=causes.TWISTS[slip] if slip else None,
                 )
         total = sum(answer[part] for part in memory.STATES) + answer["activations"]
         if answer["total"] is None or not memory.near(answer["total"], total):
             raise CheckFailed(
-                f"{where}: total is {answer['total']}, expected the sum of the parts, {total:.1f}"
+                f"{where}: total is {answer['total']}, expected the sum of the parts, {total:.0f}"
             )
 
 
@@ -125,23 +129,6 @@ def test_memory_in_flight(cluster: Cluster) -> None:
 # step_time --------------------------------------------------------------------------------------
 
 
-def seconds(cluster: Cluster, cases: Sequence[Fields]) -> list[float]:
-    """The step times of all cases: finite and above 0."""
-    outcome = cluster.run("a9:times", [{"cases": list(cases)}], task="a9.step_time")
-    found = []
-    for case, answer in zip(cases, outcome.outputs[0], strict=True):
-        value = answer["seconds"]
-        if value is None:
-            raise CheckFailed(f"step_time {causes.lacks(answer)}")
-        if not (math.isfinite(value) and value > 0):
-            raise CheckFailed(
-                f"step_time returned {value} for {words(case['plan'], memory.PLAN)}, expected "
-                f"seconds above 0"
-            )
-        found.append(value)
-    return found
-
-
 def judge_rows(cluster: Cluster, rows: Sequence[Row], allowed: float, metrics: Metrics) -> None:
     """Within `allowed` of what was published."""
     ratios = [
@@ -156,8 +143,8 @@ def judge_rows(cluster: Cluster, rows: Sequence[Row], allowed: float, metrics: M
             even = max(rates) / min(rates) < 1.02
             raise CheckFailed(
                 f"{row.name}: {row.seconds * ratio:.2f} s a step, {row.tflops / ratio:.0f} "
-                f"TFLOP/s a GPU; published are {row.tflops:g}, {row.seconds:.2f} s: the rate may "
-                f"be {allowed:.0%} off",
+                f"TFLOP/s a GPU; published are {row.seconds:.2f} s, {row.tflops:g} TFLOP/s: the "
+                f"rate may be {allowed:.0%} off",
                 cause=causes.CONSTANT_MFU if even else causes.off_by(ratio),
             )
     _judge_neighbours(cluster, rows)
@@ -193,27 +180,6 @@ def test_time_zero3(cluster: Cluster, metrics: Metrics) -> None:
     judge_rows(cluster, ZERO3, 0.30, metrics)
 
 
-FREE = {
-    "intra_bandwidth": 1e30, "inter_bandwidth": 1e30, "intra_latency": 0.0, "inter_latency": 0.0,
-}  # fmt: skip
-
-
-def case(m: Fields, p: Fields, **cluster: Any) -> Fields:
-    """A step on DGX A100s, whole nodes of them, unless `cluster` says otherwise."""
-    devices = p["dp"] * p["pp"] * p["tp"] * p["cp"]
-    return {"model": m, "plan": p, "cluster": A100 | {"nodes": -(-devices // 8)} | cluster}
-
-
-def wide(hidden: int, layers: int = 16) -> Fields:
-    """A GPT of this width."""
-    return model(
-        layers=layers, hidden=hidden, heads=hidden // 128, vocab=8192, sequence=SEQUENCE_LENGTH
-    )
-
-
-SEQUENCE_LENGTH = 2048
-
-
 @check("a9.step_time", 1.5, "lets products slow down as shards get smaller")
 def test_time_shards(cluster: Cluster) -> None:
     cases = []
@@ -224,17 +190,19 @@ def test_time_shards(cluster: Cluster) -> None:
     found = seconds(cluster, cases)
     narrow, broad = 8 * found[1] / found[0], 8 * found[3] / found[2]
     message = (
-        "on a network that costs nothing, eight devices together work for "
-        f"{narrow:.3f} × the time of one with hidden 2048, {broad:.3f} × with hidden 16384"
+        "on a network that costs nothing, tp = 8 takes, all devices together, "
+        f"{narrow:.3f} × the time of one device with hidden 2048 (shards of 2048 / 8 = 256 "
+        f"columns), {broad:.3f} × with hidden 16384 (2048 columns)"
     )
     if narrow < 1.03:
         raise CheckFailed(
-            f"{message}; expected more than 1.03 × with shards of 256 columns",
-            cause="the rate of products does not depend on the shard's size",
+            f"{message}; expected more than 1.03 × for the narrow shards",
+            cause="the rate of products does not depend on the shard's size: a narrow shard must "
+            "be slower",
         )
     if broad > narrow:
         raise CheckFailed(
-            f"{message}; expected less of a loss with the wider shards",
+            f"{message}; expected that the wider shards lose less",
             cause="the rate depends on tp itself, not on the shard's size",
         )
     if broad < 0.99:
@@ -259,8 +227,9 @@ def test_time_bubble(cluster: Cluster) -> None:
             plain = chunks > 1 and abs(ratio / ((count + p - 1) / (8 + p - 1)) - 1) <= 0.04
             raise CheckFailed(
                 f"pp={p}, {count} micro-batches, chunks={chunks}: {ratio:.3f} × the time of 8 "
-                f"micro-batches with chunks=1, expected {expected:.3f} ×, as m + (p−1)/v",
-                cause="chunks do not make the bubble smaller: it is (p−1)/v micro-batches"
+                f"micro-batches with chunks=1, expected {expected:.3f} ×: the time must be "
+                f"proportional to m + (p − 1)/v",
+                cause="chunks do not make the bubble smaller: it is (p − 1)/v micro-batches"
                 if plain
                 else "the bubble is left out"
                 if bare
@@ -283,83 +252,10 @@ def test_time_recomputation(cluster: Cluster) -> None:
         )
 
 
-#: Each dimension, where its traffic must be felt: (what, model, plan, slower link, the other one).
-SPARSE_WIDE = model(
-    layers=8, hidden=2048, heads=16, vocab=8192, sequence=2048, experts=16, expert_hidden=1024,
-    top_k=2, gated=True,
-)  # fmt: skip
-PLACES: list[tuple[str, Fields, Fields, str, bool]] = [
-    ("tp 8 inside a node", wide(4096), plan(tp=8, micro_batch=2, micro_batches=4), "intra", True),
-    ("tp 16 on two nodes", wide(4096), plan(tp=16, micro_batch=2, micro_batches=4), "inter", True),
-    ("pp 4 × tp 8 on four nodes", wide(2048, 8), plan(pp=4, tp=8, micro_batches=8), "inter", False),
-    ("pp 8 inside a node", wide(2048, 8), plan(pp=8, micro_batches=8), "intra", True),
-    ("dp 8 inside a node", wide(4096, 8), plan(dp=8), "intra", True),
-    ("dp 4 × tp 8 on four nodes", wide(4096), plan(dp=4, tp=8), "inter", False),
-    ("ZeRO-3 on four nodes", wide(4096, 8), plan(dp=32, zero=3), "inter", False),
-]  # fmt: skip
-SLOWER = 100.0
-
-
 @check("a9.step_time", 2, "charges the traffic of every dimension to the link it crosses")
 def test_time_traffic(cluster: Cluster) -> None:
-    cases = []
-    for _, m, p, _, _ in PLACES:
-        cases.append(case(m, p))
-        for link in ("intra", "inter"):
-            name = f"{link}_bandwidth"
-            cases.append(case(m, p, **{name: A100[name] / SLOWER}))
-    found = seconds(cluster, cases)
-    for number, (what, _, _, link, alone) in enumerate(PLACES):
-        base, *slow = found[3 * number : 3 * number + 3]
-        own, other = slow if link == "intra" else reversed(slow)
-        dimension = what.split()[0]
-        if own < 1.05 * base:
-            raise CheckFailed(
-                f"{what}: {own / base:.3f} × the time when the links {_where(link)} are "
-                f"{SLOWER:g} × slower, expected more",
-                cause=f"the traffic of {dimension} is left out, or charged to the other links",
-            )
-        if alone and other > 1.001 * base:
-            raise CheckFailed(
-                f"{what}: {other / base:.3f} × the time when the links {_where(_other(link))} are "
-                f"{SLOWER:g} × slower, expected no change",
-                cause=f"{dimension} does not cross these links: ranks are placed tp, cp, dp, pp, "
-                f"from the inside out",
-            )
-    _per_micro_batch(cluster)
-
-
-def _where(link: str) -> str:
-    return "inside nodes" if link == "intra" else "between nodes"
-
-
-def _other(link: str) -> str:
-    return "inter" if link == "intra" else "intra"
-
-
-def _per_micro_batch(cluster: Cluster) -> None:
-    """Keys and values, and tokens, are sent for every micro-batch; gradients once a step."""
-    trials = [
-        ("cp", wide(4096, 4), {"cp": 2, "tp": 8}),
-        ("ep", SPARSE_WIDE, {"dp": 4, "tp": 8, "ep": 4}),
-    ]
-    slow = A100["inter_bandwidth"] / SLOWER
-    cases = [
-        case(m, plan(**cut, sequence_parallel=True, micro_batches=count), inter_bandwidth=rate)
-        for _, m, cut in trials
-        for count in (2, 32)
-        for rate in (1e30, slow)
-    ]
-    found = seconds(cluster, cases)
-    for number, (name, _, _) in enumerate(trials):
-        free_few, slow_few, free_many, slow_many = found[4 * number : 4 * number + 4]
-        few, many = slow_few - free_few, slow_many - free_many
-        if many < 1.5 * few:
-            raise CheckFailed(
-                f"{name} across nodes: a slow network costs {few:.3f} s with 2 micro-batches, "
-                f"{many:.3f} s with 32; expected much more, since each of them sends",
-                cause=f"the traffic of {name} is left out, or counted once a step",
-            )
+    judge_links(cluster)
+    judge_micro_batches(cluster)
 
 
 @check("a9.step_time", 1, "hides traffic behind computation, but not more than there is")
@@ -383,8 +279,8 @@ def test_time_overlap(cluster: Cluster) -> None:
     shown = (some - base) / (0.1 * base)
     if shown > 0.97:
         raise CheckFailed(
-            f"dp 8: traffic that takes a tenth of the computation lengthens the step by "
-            f"{shown:.0%} of its own time, expected less: some of it hides behind backward",
+            f"dp 8: traffic that takes a tenth of the computation's time lengthens the step by "
+            f"{shown:.0%} of the traffic's time, expected less: some of it hides behind backward",
             cause="all times are added up, nothing overlaps",
         )
     if shown < -0.001 or much < 0.99 * 3 * base:

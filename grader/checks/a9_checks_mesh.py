@@ -12,7 +12,7 @@ import torch
 
 from grader.checks import causes_a9 as causes
 from grader.checks.a4_volume import sent, words
-from grader.checks.compare import error_factor
+from grader.checks.a9_clips import Clip, judge_clip, run_clips
 from grader.checks.framework import CheckFailed, SolutionError, check
 from grader.checks.world import SimulatedCluster as Cluster
 
@@ -95,8 +95,19 @@ def judge_groups(
             raise CheckFailed(
                 f"{label(case)}: rank {rank}: the group {name!r} is {group['ranks']}, expected "
                 f"{expected}",
-                cause=causes.wrong_group(case, name, group["ranks"], expected),
+                cause=causes.wrong_group(
+                    case, name, group["ranks"], expected, _order(case, answers, names)
+                ),
             )
+
+
+def _order(
+    case: dict[str, int], answers: Sequence[dict[str, Any]], names: Sequence[str]
+) -> tuple[str, ...] | None:
+    """The order of the dimensions that gives all groups, if all were asked for."""
+    if not set(names) >= set(DIMENSIONS):
+        return None
+    return causes.order_of(case, [answer["groups"] for answer in answers])
 
 
 MESHES = [
@@ -156,32 +167,39 @@ def test_mesh_experts(cluster: Cluster) -> None:
         judge_groups(case, answers, names)
 
 
+#: Arguments, what the error must hold, and what is wrong with them.
 WRONG = [
-    ({"world_size": 4, "tp": 2}, ["2", "4"]),
-    ({"world_size": 4, "tp": 2, "dp": 4}, ["8", "4"]),
-    ({"world_size": 4, "tp": 3, "pp": 2}, ["6", "4"]),
-    ({"world_size": 4, "dp": 4, "ep": 3}, ["3", "4"]),
-    ({"world_size": 4, "dp": 2, "tp": 2, "ep": 4}, ["4", "2"]),
-    ({"world_size": 4, "dp": 4, "tp": 0}, ["tp", "0"]),
-    ({"world_size": 4, "dp": -4, "tp": -1}, ["-"]),
-    ({"world_size": 2, "dp": 2}, ["2", "4"]),
+    ({"world_size": 4, "tp": 2}, ["2", "4"], causes.PRODUCT),
+    ({"world_size": 4, "tp": 2, "dp": 4}, ["8", "4"], causes.PRODUCT),
+    ({"world_size": 4, "tp": 3, "pp": 2}, ["6", "4"], causes.PRODUCT),
+    ({"world_size": 4, "dp": 4, "ep": 3}, ["3", "4"], causes.EXPERT_GROUPS),
+    ({"world_size": 4, "dp": 2, "tp": 2, "ep": 4}, ["4", "2"], causes.EXPERT_GROUPS),
+    ({"world_size": 4, "dp": 4, "tp": 0}, ["tp", "0"], causes.SIZES),
+    ({"world_size": 4, "dp": -4, "tp": -1}, ["-"], causes.SIZES),
+    ({"world_size": 2, "dp": 2}, ["2", "4"], causes.WORLD),
 ]
 
 
 @check("a9.build_mesh", 3, "refuses sizes that do not fit, with the numbers")
 def test_mesh_refusals(cluster: Cluster) -> None:
-    inputs = [{"cases": [case for case, _ in WRONG], "groups": []}] * 4
+    inputs = [{"cases": [case for case, _, _ in WRONG], "groups": []}] * 4
     outcome = cluster.run("a9:meshes", inputs, task="a9.build_mesh", allow=None)
     for rank, answers in enumerate(outcome.outputs):
-        for (case, holds), answer in zip(WRONG, answers, strict=True):
-            refused(f"{label(case)}: rank {rank}", answer, holds)
+        for (case, holds, why), answer in zip(WRONG, answers, strict=True):
+            refused(f"{label(case)} on 4 ranks: rank {rank}", answer, holds, why)
 
 
-def refused(where: str, answer: dict[str, Any], holds: Sequence[str]) -> None:
-    """It raised ValueError, and the message holds all of these numbers or words."""
+def refused(where: str, answer: dict[str, Any], holds: Sequence[str], why: str) -> None:
+    """It raised ValueError, and the message holds all of these numbers or words.
+
+    why: what is not checked when it raises nothing.
+    """
     error = answer.get("error")
     if error is None:
-        raise CheckFailed(f"{where} raised nothing, expected a ValueError", cause=causes.UNCHECKED)
+        names = " and ".join({"-": "the negative one"}.get(each, each) for each in holds)
+        raise CheckFailed(
+            f"{where} raised nothing, expected a ValueError that names {names}", cause=why
+        )
     if error["type"] != "ValueError":
         raise CheckFailed(
             f"{where} raised {error['type']}: {error['message'][:200]} (at {error['where']}), "
@@ -201,119 +219,6 @@ def refused(where: str, answer: dict[str, Any], holds: Sequence[str]) -> None:
 # clip_grad_norm ---------------------------------------------------------------------------------
 
 
-class Clip:
-    """One call on all ranks of a group: gradients by member, and what must come out."""
-
-    def __init__(
-        self,
-        label: str,
-        sharded: Sequence[Sequence[torch.Tensor | None]],
-        replicated: Sequence[torch.Tensor | None],
-        max_norm: float,
-        ranks: Sequence[int] | None = None,
-    ) -> None:
-        self.label, self.sharded, self.replicated = label, sharded, replicated
-        self.max_norm = max_norm
-        self.ranks = None if ranks is None else list(ranks)
-
-    def inputs(self, rank: int) -> dict[str, Any]:
-        """What the driver takes on a global rank."""
-        common = {"max_norm": self.max_norm, "ranks": self.ranks}
-        place = rank if self.ranks is None else (*self.ranks, rank).index(rank)
-        if place >= len(self.sharded):
-            return common | {"sharded": [], "replicated": []}
-        return common | {"sharded": list(self.sharded[place]), "replicated": list(self.replicated)}
-
-    def squares(self) -> tuple[list[float], float]:
-        """Sums of squares: of each member's shards, and of what all have."""
-        own = [sum(map(_square, shards)) for shards in self.sharded]
-        return own, sum(map(_square, self.replicated))
-
-    @property
-    def norm(self) -> float:
-        """Of the one model that the group holds."""
-        own, shared = self.squares()
-        return math.sqrt(sum(own) + shared)
-
-
-def _square(gradient: torch.Tensor | None) -> float:
-    return 0.0 if gradient is None else float(gradient.double().square().sum())
-
-
-def run_clips(cluster: Cluster, clips: Sequence[Clip], world: int, **options: Any) -> Any:
-    """The outcome of all calls on `world` ranks."""
-    inputs = [{"cases": [clip.inputs(rank) for clip in clips]} for rank in range(world)]
-    return cluster.run("a9:clips", inputs, task="a9.clip_grad_norm", allow=None, **options)
-
-
-def judge_clip(clip: Clip, answers: Sequence[dict[str, Any] | None]) -> None:
-    """The norm on every member, the same bits, and all gradients scaled once."""
-    order = range(len(clip.sharded)) if clip.ranks is None else clip.ranks
-    norm = clip.norm
-    count = sum(g.numel() for shards in clip.sharded for g in shards if g is not None)
-    count += sum(g.numel() for g in clip.replicated if g is not None)
-    # Each square, sum and root in float32 at worst; the error of the sum is halved by the root.
-    allowed = error_factor(torch.float32, count + 16) * norm
-    first = None
-    for place, rank in enumerate(order):
-        answer = answers[rank]
-        where = f"{clip.label}: rank {rank}"
-        if answer is None or "error" in answer:
-            error = answer["error"] if answer else {"type": "no answer", "message": "", "where": ""}
-            raise SolutionError(
-                f"{where}: {error['type']}: {error['message']} (at {error['where']})"
-            )
-        got = answer["norm"]
-        if got is None:
-            raise CheckFailed(f"{where} returned {answer['type']}, expected the norm, {norm:.7g}",
-                              cause=causes.NO_NORM)  # fmt: skip
-        if not abs(got - norm) <= allowed:
-            raise CheckFailed(
-                f"{where} returned {got:.9g}, expected {norm:.9g}",
-                cause=causes.wrong_norm(got, clip.squares(), place),
-            )
-        first = got if first is None else first
-        if got != first:
-            raise CheckFailed(
-                f"{where} returned {got!r}, rank {order[0]} returned {first!r}: expected the same "
-                f"bits on all ranks",
-                cause="ranks add up in different orders",
-            )
-        if answer["changed"]:
-            raise CheckFailed(f"{where}: parameters were changed, expected their gradients only")
-        _judge_scaled(clip, where, place, answer)
-
-
-def _judge_scaled(clip: Clip, where: str, place: int, answer: dict[str, Any]) -> None:
-    norm = clip.norm
-    lowest = min(1.0, clip.max_norm / (norm + 1e-6)) if norm else 1.0
-    highest = min(1.0, clip.max_norm / norm) if norm else 1.0
-    for name, gradients in (("sharded", clip.sharded[place]), ("replicated", clip.replicated)):
-        for number, (before, after) in enumerate(zip(gradients, answer[name], strict=True)):
-            what = f"{where}: gradient {number} of {name}"
-            if before is None:
-                if after is not None:
-                    raise CheckFailed(f"{what} was None, and is a tensor now")
-                continue
-            if after is None or after.dtype != before.dtype or after.shape != before.shape:
-                raise CheckFailed(f"{what} is not the tensor it was")
-            wide, got = before.double(), after.double()
-            # The factor and the product are rounded; a 16-bit gradient may meet a 16-bit factor.
-            slack = error_factor(before.dtype, 4) + error_factor(torch.float32, 32)
-            low, high = wide.abs() * lowest * (1 - slack), wide.abs() * highest * (1 + slack)
-            wrong = (got.abs() < low) | (got.abs() > high) | (got.sign() * wide.sign() < 0)
-            if bool(wrong.any()):
-                at = int(wrong.flatten().nonzero()[0])
-                came, was = float(got.flatten()[at]), float(wide.flatten()[at])
-                raise CheckFailed(
-                    f"{what}: element {at} went from {was:.7g} to {came:.7g}, expected "
-                    f"{was * highest:.7g} (× {highest:.6g})",
-                    cause=causes.wrong_factor(
-                        came / was if was else 0.0, clip.max_norm, clip.squares(), place, name
-                    ),
-                )
-
-
 def normal(rng: torch.Generator, *shape: int, scale: float = 1.0) -> torch.Tensor:
     """Random gradients."""
     return torch.randn(*shape, generator=rng) * scale
@@ -327,7 +232,7 @@ def test_clip_values(cluster: Cluster, rng: torch.Generator) -> None:
     for world in (1, 2, 4):
         both: list[torch.Tensor | None] = [normal(rng, 4), normal(rng, 2, 2, scale=3.0)]
         clips = [
-            Clip("shards and replicated ones", shards(world), both, 1.0),
+            Clip("sharded and replicated gradients", shards(world), both, 1.0),
             Clip("nothing replicated", shards(world), [], 0.5),
             Clip("a norm below max_norm", shards(world), both, 1e4),
             Clip("max_norm=inf", shards(world), both, math.inf),
@@ -374,8 +279,9 @@ def test_clip_bytes(cluster: Cluster, rng: torch.Generator, metrics: Metrics) ->
             raise CheckFailed(f"rank {rank} sent nothing", cause=causes.LOCAL_NORM)
         if nbytes > LARGEST:
             raise CheckFailed(
-                f"rank {rank} sent {nbytes} bytes in {words(operations)}; expected at most "
-                f"{LARGEST}: the squares are added up before they are sent",
+                f"rank {rank}: {words(operations)}, in which it sends {nbytes} bytes to the other "
+                f"{world - 1} ranks; expected at most {LARGEST}: the squares are added up before "
+                f"they are sent",
                 cause=causes.sends_much(operations),
             )
 
@@ -386,4 +292,5 @@ def test_clip_refusals(cluster: Cluster) -> None:
         clip = Clip(f"max_norm={value}", [[torch.ones(2)]] * 2, [], value)
         outcome = run_clips(cluster, [clip], 2)
         for rank, answers in enumerate(outcome.outputs):
-            refused(f"{clip.label}: rank {rank}", answers[0], [f"{value}".removesuffix(".0")])
+            number = f"{value}".removesuffix(".0")
+            refused(f"{clip.label}: rank {rank}", answers[0], [number], causes.MAX_NORM)

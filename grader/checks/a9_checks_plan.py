@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from grader.checks import a9_memory as memory
@@ -24,10 +25,14 @@ from grader.checks.a9_rankings import (
     in_words,
     kind_of,
     layouts,
+    needs,
+    own_total,
     rank,
     total,
+    undivided,
     usable,
 )
+from grader.checks.a9_steps import FREE, case, seconds
 from grader.checks.framework import CheckFailed, SolutionError, check
 from grader.checks.world import SimulatedCluster as Cluster
 
@@ -51,26 +56,42 @@ def test_plan_ranks(cluster: Cluster) -> None:
         lists.append(candidates)
         cases.append({"model": m, "cluster": machine, "batch_tokens": batch * m["sequence"],
                       "candidates": candidates, "own": True})  # fmt: skip
-    for (m, _, _), candidates, answer in zip(trials, lists, rank(cluster, cases), strict=True):
+    for (m, machine, _), candidates, answer in zip(
+        trials, lists, rank(cluster, cases), strict=True
+    ):
         each_once(candidates, answer)
         if answer["refused"]:
             entry = answer["refused"][0]
             raise CheckFailed(
                 f"{in_words(entry['plan'])} is refused ({entry['kind']}: {entry['reason']}), but "
-                f"it fits: it needs {total(m, entry['plan']) / GB:.1f} GB",
+                f"it fits: {needs(m, entry['plan'], machine)}",
+                cause=causes.made_up(own_total(cluster, m, entry["plan"]), usable(machine))
+                if entry["kind"] == "memory"
+                else None,
             )
         for entry in answer["best"]:
             judge_entry(entry)
-        own = [entry["own_seconds"] for entry in answer["best"]]
-        for before, after, one in zip(own, own[1:], answer["best"], strict=False):
-            if after < before:
+        for one, other in pairwise(answer["best"]):
+            if other["own_seconds"] < one["own_seconds"]:
                 raise CheckFailed(
-                    f"after {in_words(one['plan'])} with {before:.4f} s comes a plan with "
-                    f"{after:.4f} s",
-                    cause="slowest first"
-                    if own == sorted(own, reverse=True)
-                    else "plans are not sorted by step_time",
+                    f"{in_words(one['plan'])} with {one['own_seconds']:.4f} s stands before "
+                    f"{in_words(other['plan'])} with {other['own_seconds']:.4f} s; expected the "
+                    f"faster one first",
+                    cause=_why_unsorted(answer["best"], candidates),
                 )
+
+
+def _why_unsorted(best: Sequence[dict[str, Any]], candidates: Sequence[Fields]) -> str:
+    """What else the plans are sorted by."""
+    slowness = [entry["own_seconds"] for entry in best]
+    if slowness == sorted(slowness, reverse=True):
+        return "slowest first: best must begin with the fastest plan"
+    if [entry["plan"] for entry in best] == list(candidates):
+        return "the plans are left in the order of the candidates: they must be sorted by step_time"
+    memories = [entry["own_memory"]["total"] or 0.0 for entry in best]
+    if memories == sorted(memories):
+        return "the plans are sorted by their memory: they must be sorted by step_time"
+    return "the plans are not sorted by step_time"
 
 
 def judge_entry(entry: dict[str, Any]) -> None:
@@ -146,17 +167,28 @@ def one(trial: Sequence[Any]) -> Fields:
 def test_plan_refuses(cluster: Cluster) -> None:
     trials: list[Any] = [*REFUSALS, *FITS]
     for trial, answer in zip(trials, rank(cluster, [one(each) for each in trials]), strict=True):
-        machine, batch, candidate = trial[1:4]
+        m, machine, batch, candidate = trial[:4]
         each_once([candidate], answer)
         expected = trial[4] if len(trial) > 4 else None
         got = answer["refused"][0]["kind"] if answer["refused"] else None
         if got != expected:
             asked = f"{in_words(candidate)} for {batch} sequences on {devices_of(machine)} devices"
             reason = f" ({answer['refused'][0]['reason']})" if got else ""
+            wanted = f"a refusal as {expected!r}" if expected else "that it is ranked: it fits"
+            cause = causes.wrong_refusal(
+                candidate, m["layers"], got, expected, undivided(m, candidate)
+            )
+            if "memory" in (got, expected):
+                wanted += f" ({needs(m, candidate, machine)})"
+            if got is None and expected == "memory":
+                own = own_total(cluster, m, candidate)
+                cause = causes.own_memory(own, usable(machine), machine["memory"])
+            elif expected is None and got == "memory":
+                cause = causes.made_up(own_total(cluster, m, candidate), usable(machine))
             raise CheckFailed(
                 f"{asked} {f'is refused as {got!r}{reason}' if got else 'is ranked'}, expected "
-                f"{f'a refusal as {expected!r}' if expected else 'that it is ranked: it fits'}",
-                cause=causes.wrong_refusal(candidate, got, expected, trial[5:]),
+                f"{wanted}",
+                cause=cause,
             )
 
 
@@ -192,7 +224,8 @@ def test_plan_finds(cluster: Cluster, metrics: dict[str, Any]) -> None:
         common |= {"own": True, "most": 1}
         cases += [common | {"sample": 500}, common | {"candidates": brute_force(m, machine, batch)}]
     answers = rank(cluster, cases)
-    for (m, machine, batch), alone, tried in zip(trials, answers[::2], answers[1::2], strict=True):
+    for number, (m, machine, batch) in enumerate(trials):
+        alone, tried = answers[2 * number : 2 * number + 2]
         what = f"{m['layers']} layers of {m['hidden']} on {devices_of(machine)} devices"
         if not alone["best"] or not tried["best"]:
             raise CheckFailed(f"{what}: no plan is ranked, expected many")
@@ -210,36 +243,46 @@ def test_plan_finds(cluster: Cluster, metrics: dict[str, Any]) -> None:
                 f"{what}: the best plan is {in_words(first['plan'])} with "
                 f"{first['own_seconds']:.4f} s; {in_words(best['plan'])} takes "
                 f"{best['own_seconds']:.4f} s by the same step_time",
-                cause=causes.not_tried(first["plan"], best["plan"]),
+                cause=causes.not_tried(best["plan"], _all_tried(cluster, cases[2 * number])),
             )
         told = {tuple(layout) for layout in alone["layouts"]}
         missing = [each for each in layouts(m, devices_of(machine)) if each not in told]
         if missing:
             dp, pp, tp, cp, ep = missing[0]
+            more = f"; {len(missing)} layouts are missing in all" if len(missing) > 1 else ""
             raise CheckFailed(
-                f"{what}: no plan with dp={dp}, pp={pp}, tp={tp}, cp={cp}, ep={ep} is judged (nor "
-                f"with {len(missing) - 1} other layouts): expected it in best or in refused",
+                f"{what}: plan() without candidates lists no plan with dp={dp}, pp={pp}, tp={tp}, "
+                f"cp={cp}, ep={ep}, neither in best nor in refused{more}",
                 cause="layouts are dropped without a reason, or not thought of",
             )
         for entry in alone["sampled"]:
-            judge_refusal(entry, kind_of(m, entry["plan"], machine, batch), m, machine)
+            judge_refusal(cluster, entry, kind_of(m, entry["plan"], machine, batch), m, machine)
 
 
-def judge_refusal(entry: dict[str, Any], expected: str | None, m: Fields, machine: Fields) -> None:
+def _all_tried(cluster: Cluster, case: Fields) -> list[Fields]:
+    """The student's own list, ranked and refused."""
+    answer = rank(cluster, [case | {"own": False, "sample": 0, "most": 20_000}])[0]
+    return [entry["plan"] for name in ("best", "refused") for entry in answer[name]]
+
+
+def judge_refusal(
+    cluster: Cluster, entry: dict[str, Any], expected: str | None, m: Fields, machine: Fields
+) -> None:
     """A plan that the student's own list has refused is one that cannot be, for that reason."""
     got, asked = entry["kind"], in_words(entry["plan"])
     if got == expected:
         return
     if expected is None:
         raise CheckFailed(
-            f"of its own plans {asked} is refused as {got!r}, but it fits: it needs "
-            f"{total(m, entry['plan']) / GB:.1f} of {usable(machine) / GB:.1f} GB",
-            cause="refusals are made up, or come from a wrong memory_per_device: a plan that fits "
-            "is ranked, however slow",
+            f"plan() without candidates refuses {asked} as {got!r}, but it fits: "
+            f"{needs(m, entry['plan'], machine)}",
+            cause=causes.made_up(own_total(cluster, m, entry["plan"]), usable(machine))
+            if got == "memory"
+            else causes.wrong_refusal(entry["plan"], m["layers"], got, expected),
         )
     raise CheckFailed(
-        f"of its own plans {asked} is refused as {got!r}, expected {expected!r}",
-        cause=causes.wrong_refusal(entry["plan"], got, expected, []),
+        f"plan() without candidates refuses {asked} as {got!r}, expected {expected!r}",
+        cause=causes.wrong_refusal(entry["plan"], m["layers"], got, expected),
     )
 
 
@@ -249,15 +292,15 @@ def test_plan_gpt3(cluster: Cluster) -> None:
     splits = [(2, 32), (4, 16), (8, 8), (16, 4), (32, 2)]
     candidates = [plan(tp=tp, pp=pp, micro_batches=32, recomputation="full") for tp, pp in splits]
     common = {"model": GPT3, "cluster": a100(64), "batch_tokens": 32 * 2048, "most": 3}
-    given, alone = rank(cluster, [common | {"candidates": candidates}, common])
+    given, alone = rank(cluster, [common | {"candidates": candidates, "most": 5}, common])
     first = given["best"][0]["plan"] if given["best"] else None
     if first is None or (first["tp"], first["pp"]) != (8, 8):
+        times = {entry["plan"]["tp"]: entry["seconds"] or math.nan for entry in given["best"]}
+        shown = ", ".join(f"tp={tp}, pp={64 // tp} ({took:.2f} s)" for tp, took in times.items())
         raise CheckFailed(
-            f"of tp·pp = 64 on eight nodes of eight, the best is "
-            f"{in_words(first) if first else 'none'}; published is tp=8, pp=8",
-            cause="tensor parallelism across nodes is too cheap"
-            if first and first["tp"] > 8
-            else "the bubble is too cheap",
+            f"of tp·pp = 64 on eight nodes of eight, tp=8, pp=8 must be the best, as published; "
+            f"the order is {shown or 'empty'}",
+            cause=_why_other_split(cluster, first) if first else None,
         )
     best = alone["best"][0]["plan"] if alone["best"] else None
     # Whether a pipeline or ZeRO-3 is better across the nodes depends on how much traffic hides.
@@ -266,6 +309,21 @@ def test_plan_gpt3(cluster: Cluster) -> None:
             f"GPT-3 175B on eight nodes: the best plan is {in_words(best) if best else 'none'}, "
             f"expected tensor parallelism, and only inside the nodes"
         )
+
+
+def _why_other_split(cluster: Cluster, first: Fields) -> str:
+    """Why another split of 64 devices into tp and pp than 8 × 8 may look best."""
+    if first["tp"] > 8:
+        return "step_time makes tensor parallelism across nodes too cheap"
+    cuts = [first | {"micro_batches": count} for count in (32, 64)]
+    few, many = seconds(cluster, [case(GPT3, cut, **FREE) for cut in cuts])
+    # Without a bubble twice the micro-batches take twice the time.
+    if many > 1.9 * few:
+        return "step_time leaves the bubble out, which makes deep pipelines cheap"
+    return (
+        "step_time makes deep pipelines too cheap, or tensor parallelism inside a node too dear: "
+        "look at the bubble and at the traffic of tp"
+    )
 
 
 @check("a9.plan", 2, "takes any candidates, and refuses tokens that are no whole sequences")
@@ -291,7 +349,7 @@ def test_plan_arguments(cluster: Cluster) -> None:
         raise CheckFailed(
             f"candidates=[]: {nothing['sizes'][0]} plans are ranked, {nothing['sizes'][1]} "
             f"refused; expected none",
-            cause="an empty list is taken for None",
+            cause="an empty list is taken for None: then no plan is to be judged",
         )
     for tokens, answer in zip(wrong, refused, strict=True):
         error = answer.get("error")
@@ -300,5 +358,5 @@ def test_plan_arguments(cluster: Cluster) -> None:
             raise CheckFailed(
                 f"batch_tokens={tokens} with sequences of 1024 raised {raised}, expected a "
                 f"ValueError that holds {tokens}",
-                cause=causes.UNCHECKED if error is None else causes.NO_NUMBERS,
+                cause=causes.BATCH_TOKENS if error is None else causes.NO_NUMBERS,
             )

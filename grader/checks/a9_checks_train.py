@@ -9,13 +9,20 @@ import pytest
 import torch
 
 from grader.checks import a9_harness as harness
-from grader.checks.a9_train_model import Fault, curve
+from grader.checks.a9_train_faults import (
+    NORM_OVER,
+    PART_OF_NORM,
+    UNCLIPPED,
+    is_near,
+    norm_faults,
+)
+from grader.checks.a9_train_model import Fault, Layout, curve
 from grader.checks.a9_train_runs import (
     TASK,
-    Layout,
     Metrics,
     configured,
     given,
+    held_instead,
     judge_curve,
     layer_bytes,
     random_text,
@@ -88,7 +95,8 @@ FORGOTTEN = {
     "data": "the batches start from the first one again",
 }
 MIXED_UP = (
-    "what was saved by one layout is read as another's: shards or layers get the numbers of others"
+    "what one layout has saved is read wrongly by another: shards or layers get numbers that are "
+    "not theirs"
 )
 LAYOUTS = [
     Layout(),
@@ -139,11 +147,55 @@ def test_clips_by_the_whole_norm(
     # Between the norms, so that some steps are clipped and others not.
     config["max_norm"] = statistics.median(curve(config, text)[1]) * 0.99
     answers, _ = run(cluster, metrics, given(config, text, layout))
-    judge_curve(
-        answers, layout, config, text, EXACT,
-        cause="the norm is not that of the whole model: squares are to be summed over tp, pp and "
-        "ep, and what several ranks hold alike counts once",
-    )  # fmt: skip
+    faults = norm_faults(layout, config)
+    try:
+        judge_curve(answers, layout, config, text, EXACT, faults=faults, cause=WRONG_NORM)
+    except CheckFailed as failure:
+        if failure.cause in (WRONG_NORM, UNCLIPPED):
+            unclipped = failure.cause == UNCLIPPED
+            failure.cause = _why_norm(cluster, layout, config, text, unclipped)
+        raise
+
+
+WRONG_NORM = (
+    "the norm is not that of the whole model: squares must be summed over tp, pp and ep, and what "
+    "several ranks hold alike must count once"
+)
+
+
+def _why_norm(
+    cluster: SimulatedCluster,
+    layout: Layout,
+    config: dict[str, Any],
+    text: torch.Tensor,
+    unclipped: bool,
+) -> str:
+    """What other runs tell: of a smaller max_norm, and of each dimension alone."""
+    if unclipped:
+        _, norms = curve(config, text, Fault("", clip=False))
+        some = config | {"max_norm": 0.05 * min(norms)}
+        answers, _ = run(cluster, {}, given(some, text, layout))
+        losses = answers[0]["losses"] or []
+        for fault in norm_faults(layout, config):
+            pairs = zip(losses, curve(some, text, fault)[0], strict=False)
+            if losses and all(is_near(a, b, EXACT / 100) for a, b in pairs):
+                return fault.cause
+        return PART_OF_NORM
+    alone = {
+        "dp": Layout(dp=layout.dp),
+        "tp": Layout(tp=layout.tp, sp=layout.sp),
+        "pp": Layout(pp=layout.pp),
+        "ep": Layout(dp=layout.dp, ep=layout.ep),
+    }
+    for name, one in alone.items():
+        if getattr(layout, name) == 1:
+            continue
+        answers, _ = run(cluster, {}, given(config, text, one))
+        try:
+            judge_curve(answers, one, config, text, EXACT, cause=WRONG_NORM)
+        except CheckFailed:
+            return f"the norm is wrong as soon as {name} is above 1: {NORM_OVER[name]}"
+    return WRONG_NORM
 
 
 @check(TASK, points=3, name="keeps its own share of the model only")
@@ -169,7 +221,7 @@ def test_keeps_its_share(
         if not answer["steps"]:
             raise CheckFailed(
                 f"{layout}, rank {rank}: no optimizer of torch.optim has made a step",
-                cause="parameters are updated by torch.optim.AdamW",
+                cause="parameters must be updated by torch.optim.AdamW",
             )
         # Stages may be cut as one likes, but none is all of it.
         most = whole if layout.pp == 1 else whole - min(needed)
@@ -181,8 +233,7 @@ def test_keeps_its_share(
                 raise CheckFailed(
                     f"{layout}, rank {rank} holds {found} bytes of {what}, expected at most "
                     f"{allowed}",
-                    cause="every rank holds the whole model (or all stages, or all experts): "
-                    "nothing is cut",
+                    cause=_why_so_much(layout),
                     metrics={"parameter_bytes": largest},
                 )
     total, replicas = sum(largest), layout.dp * layout.tp
@@ -192,6 +243,19 @@ def test_keeps_its_share(
             f"{replicas * whole}",
             cause="layers are on several stages at once",
         )
+
+
+def _why_so_much(layout: Layout) -> str:
+    if layout.ep > 1:
+        return "every rank holds all experts: it must hold those of its place in ep only"
+    if layout.pp == 1:
+        return "every tp rank holds the whole model: it must hold its shards only"
+    if layout.tp == 1:
+        return "every stage holds the whole model: it must hold its own layers only"
+    return (
+        "every rank holds whole layers, or the layers of all stages: it must hold its shards of "
+        "its own layers only"
+    )
 
 
 @check(TASK, points=2, name="computes its share, and sends no more than its layout must")
@@ -225,10 +289,17 @@ def test_sends_no_more_than_it_must(
             }[name],
         )
     if sum(sent) < 0.5 * must * layout.ranks:
+        # Work is shared out, or the FLOPs would have told.
         raise CheckFailed(
-            f"{layout}: the ranks send {sum(sent):.0f} bytes in a step, expected about "
-            f"{must * layout.ranks:.0f}: what they compute does not come together",
-            cause=f"every rank computes alone what the {name} ranks should do together",
+            f"{layout}: the ranks share the work, but send {sum(sent):.0f} bytes in a step, "
+            f"expected about {must * layout.ranks:.0f}",
+            cause={
+                "dp": "gradients are not exchanged: every dp replica trains a model of its own, on "
+                "its own sequences",
+                "tp": "the results of the shards are not exchanged: every tp rank goes on with its "
+                "own part of a sum",
+                "pp": "activations and gradients are not exchanged: every stage works by itself",
+            }[name],
         )
 
 
@@ -240,11 +311,22 @@ def _computes_its_share(
     whole = step_flops(config)
     metrics["flops_per_step"], metrics["expected_flops"] = long - short, whole
     if long - short > 1.5 * whole:
+        each, ranks = (long - short) / whole / layout.ranks, layout.ranks
+        shared = {
+            "dp": "every dp replica computes the whole batch: it must compute its share of the "
+            "sequences only",
+            "tp": "every tp rank computes the whole model: it must compute its shards only",
+            "pp": "every stage computes the whole model: it must compute its own layers only",
+        }
+        (name,) = (name for name in shared if getattr(layout, name) > 1)
         raise CheckFailed(
-            f"{layout}: the ranks' matrix products are {long - short:.4g} FLOPs in a step, "
-            f"{(long - short) / whole:.2f} × those of one device ({whole:.4g})",
-            cause="work is done on several ranks, and not shared out: every one computes the "
-            "whole batch, or the whole model (perhaps beside its own share)",
+            f"{layout}: a rank's matrix products are {each:.0%} of those of one device alone "
+            f"({each * whole:.3g} of {whole:.3g} FLOPs in a step), expected about {1 / ranks:.0%}, "
+            f"at most {4 / 3 / ranks:.0%} with a forward computed again",
+            cause="every rank computes, beside its own share, what one device would: the work must "
+            "be done once"
+            if each > 1 + 0.5 / ranks
+            else shared[name],
         )
 
 
@@ -266,16 +348,20 @@ def test_goes_on_at_another_layout(
 ) -> None:
     config, text = configured(rng, steps=12, experts=experts), random_text(rng)
     files: dict[str, torch.Tensor] = {}
-    begin = 0
+    begin, wrote = 0, ""
     for layout, end in zip(layouts, (4, 7, 12), strict=True):
         part = config | {"steps": end}
         inputs = given(part | {"resume": begin > 0}, text, layout, checkpoint=True, files=files)
-        answers, _ = run(cluster, metrics, inputs)
+        try:
+            answers, _ = run(cluster, metrics, inputs)
+        except CheckFailed as failure:
+            held_instead(failure, files, f"{layout} reads what {wrote} has saved")
+            raise
         files = answers[0]["files"]
         if not files:
             raise CheckFailed(
                 f"{layout}: the folder named by checkpoint is empty after {end} steps",
-                cause="the run is to be saved at its end, too",
+                cause="nothing is saved at the end: a run must be saved there, too",
             )
         losses = answers[0]["losses"]
         if begin and losses is not None and len(losses) == end:
@@ -290,7 +376,7 @@ def test_goes_on_at_another_layout(
             if begin else (),
             cause=MIXED_UP if begin else None,
         )  # fmt: skip
-        begin = end
+        begin, wrote = end, str(layout)
 
 
 @check(TASK, points=3, name="trains on real processes, too")

@@ -52,9 +52,13 @@ def initialize(**arguments: Any) -> dict[str, Any]:
 
 LEAVE = {"do": "shutdown"}
 
-UNTOLD = "without torchrun there are no variables: the world is this process alone"
-UNCHECKED = "the variables are taken as they are, and not checked"
-TWICE = "shutdown() may be called twice, or where nothing was begun: then it does nothing"
+UNTOLD = (
+    "the variables of torchrun are needed: without any of them the world must be this process alone"
+)
+TWICE = (
+    "shutdown() may be called twice, or where nothing was begun: then it must do nothing, and not "
+    "raise"
+)
 
 
 def _expect_no_error(
@@ -121,21 +125,21 @@ def binds_cores(cluster: SimulatedCluster, ranks: int, per_node: int, cores: int
         cluster, INITIALIZE, ranks, [initialize(), LEAVE], per_node=per_node, cores=cores
     )
     for rank, (found, _) in enumerate(answers):
-        where = f"local rank {rank % per_node} of {per_node} on a machine of {cores} cores"
+        where = (
+            f"rank {rank}, local rank {rank % per_node} of {per_node} on a machine of {cores} cores"
+        )
         _expect_no_error(found, where, "initialize()")
         expected = _own_cores(rank % per_node, per_node, cores)
         if found["bound"] != expected:
             cause = None
             if not found["bound"]:
-                cause = "os.sched_setaffinity is not called"
+                cause = "os.sched_setaffinity is not called: the process may run on all cores"
             elif found["bound"] == _own_cores(0, per_node, cores):
                 cause = "every rank takes the share of local rank 0: LOCAL_RANK is not looked at"
             elif rank != rank % per_node:
-                cause = "the share is that of RANK, not of LOCAL_RANK"
-            raise CheckFailed(
-                f"{where} should run on cores {expected}, is bound to {found['bound'] or 'none'}",
-                cause=cause,
-            )
+                cause = "the share is computed with RANK: it must go by LOCAL_RANK"
+            bound = f"is bound to {found['bound']}" if found["bound"] else "is not bound to any"
+            raise CheckFailed(f"{where} should run on cores {expected}, but {bound}", cause=cause)
         if found["process"]["cores"] != expected:
             raise CheckFailed(
                 f"{where}: Process.cores should be {expected}, is {found['process']['cores']}"
@@ -178,8 +182,11 @@ def seeds(cluster: SimulatedCluster, ranks: int) -> None:
     """Other draws on every rank, the same ones for the same seed, in torch, random and numpy."""
     steps = [initialize(seed=5), LEAVE, initialize(seed=5), LEAVE, initialize(seed=77), LEAVE]
     answers = _run(cluster, INITIALIZE, ranks, steps)
-    names = ("torch.rand", "random.random", "numpy.random.random")
-    for number, name in enumerate(names):
+    names = {
+        "torch.rand": "torch", "random.random": "Python's module random",
+        "numpy.random.random": "numpy.random",
+    }  # fmt: skip
+    for number, (name, source) in enumerate(names.items()):
         drawn: list[list[float]] = []
         for rank, answer in enumerate(answers):
             for step in (0, 2, 4):
@@ -190,12 +197,12 @@ def seeds(cluster: SimulatedCluster, ranks: int) -> None:
                 raise CheckFailed(
                     f"rank {rank}: {name} gives {first:.6f}, and {again:.6f} after the same "
                     f"initialize(seed=5) again",
-                    cause=f"{name.split('.')[0]} is not seeded",
+                    cause=f"{source} is not seeded",
                 )
             if first == other:
                 raise CheckFailed(
                     f"rank {rank}: {name} gives {first:.6f} after seed=5 and after seed=77",
-                    cause="the argument is not used",
+                    cause=f"{source} is seeded without the argument seed",
                 )
         firsts = [first for first, _, _ in drawn]
         if len(set(firsts)) < ranks:
@@ -209,26 +216,29 @@ def seeds(cluster: SimulatedCluster, ranks: int) -> None:
 def refuses(cluster: SimulatedCluster) -> None:
     """Variables that are missing, no numbers or out of range; an unknown device."""
     whole = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    cases: list[tuple[dict[str, str | None], dict[str, Any], tuple[str, ...]]] = [
-        ({**whole, "WORLD_SIZE": None}, {}, ("WORLD_SIZE",)),
-        ({**whole, "RANK": None}, {}, ("RANK",)),
-        ({**whole, "RANK": "3", "WORLD_SIZE": "3"}, {}, ("RANK", "3")),
-        ({**whole, "RANK": "one"}, {}, ("RANK", "one")),
-        ({**whole, "LOCAL_RANK": "1"}, {}, ("LOCAL_RANK", "1")),
-        (dict(whole), {"device": "tpu"}, ("tpu",)),
-        (dict(whole), {"device": "cuda"}, ("cuda", "0")),
+    cases: list[tuple[dict[str, str | None], dict[str, Any], tuple[str, ...], str]] = [
+        ({**whole, "WORLD_SIZE": None}, {}, ("WORLD_SIZE",), "WORLD_SIZE is missing"),
+        ({**whole, "RANK": None}, {}, ("RANK",), "RANK is missing"),
+        ({**whole, "RANK": "3", "WORLD_SIZE": "3"}, {}, ("RANK", "3"), "RANK is too large"),
+        ({**whole, "RANK": "one"}, {}, ("RANK", "one"), "RANK is not a number"),
+        ({**whole, "LOCAL_RANK": "1"}, {}, ("LOCAL_RANK", "1"), "LOCAL_RANK is too large"),
+        (dict(whole), {"device": "tpu"}, ("tpu",), "there is no such device"),
+        (dict(whole), {"device": "cuda"}, ("cuda", "0"), "there is no GPU"),
     ]
-    for environment, arguments, words in cases:
+    for environment, arguments, words, fault in cases:
         answers = _run(
             cluster, INITIALIZE, 1, [initialize(**arguments), LEAVE], environment=environment
         )
         found = answers[0][0]
         variables = ", ".join(f"{n}={v}" for n, v in environment.items() if v is not None)
-        where = f"with {variables} and device={arguments.get('device', 'cpu')!r} (no GPU here)"
+        where = f"with {variables} and device={arguments.get('device', 'cpu')!r} ({fault})"
         error = found["error"]
         if error is None or "ValueError" not in error["bases"]:
             got = "nothing" if error is None else f"{error['type']}: {error['message'][:120]}"
-            raise CheckFailed(f"{where}: expected a ValueError, got {got}", cause=UNCHECKED)
+            raise CheckFailed(
+                f"{where}: expected a ValueError, got {got}",
+                cause=f"not checked: {fault}",
+            )
         lacking = [word for word in words if word not in error["message"]]
         if lacking:
             raise CheckFailed(
@@ -238,7 +248,7 @@ def refuses(cluster: SimulatedCluster) -> None:
             raise CheckFailed(
                 f"{where}: after the error the default group is {found['group']}, the cores are "
                 f"{found['bound']}: expected nothing to be changed",
-                cause="the environment is looked at too late",
+                cause="the environment is checked too late: check it before anything is changed",
             )
 
 
@@ -253,12 +263,12 @@ def _expect_clean(found: dict[str, Any], where: str, threads: int, cores: int) -
     if found["bound"] not in ([], list(range(cores))):
         raise CheckFailed(
             f"{where}: the process is still bound to cores {found['bound']} of {cores}",
-            cause="the cores from before are not restored",
+            cause="the CPU affinity from before initialize() is not restored",
         )
     if found["threads"] != threads:
         raise CheckFailed(
-            f"{where}: torch uses {found['threads']} threads, before it were {threads}",
-            cause="the number of threads from before is not restored",
+            f"{where}: torch uses {found['threads']} threads, and used {threads} before",
+            cause="the number of threads from before initialize() is not restored",
         )
 
 
@@ -289,7 +299,8 @@ def leaves_what_was_there(cluster: SimulatedCluster, ranks: int) -> None:
             raise CheckFailed(
                 f"{where}: the default group was there before initialize(), and is gone after "
                 f"shutdown()",
-                cause="only what initialize() has made is to be undone",
+                cause="shutdown() destroys a group that initialize() has not made: it must undo "
+                "only what initialize() has done",
             )
 
 
@@ -304,7 +315,8 @@ def ends_after_an_error(cluster: SimulatedCluster, ranks: int) -> None:
             raise
         raise CheckFailed(
             f"rank 0 of {ranks} calls shutdown(error) while the others are busy: {failure.message}",
-            cause="after an error shutdown() waits for the others (a barrier?), who never come",
+            cause="after an error shutdown() waits for the others (a barrier?): it must not, since "
+            "they may never come",
         ) from None
     for rank, answer in enumerate(answers):
         threads = answer[0]["threads"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 Fields = Mapping[str, Any]
@@ -29,6 +29,19 @@ def model(**fields: Any) -> dict[str, Any]:
 def plan(**fields: Any) -> dict[str, Any]:
     """A plan, with the fields that `given.Plan` has."""
     return PLAN | fields
+
+
+def words(fields: Fields, of: Fields) -> str:
+    """What is not usual in a plan or model."""
+    return ", ".join(f"{name}={value}" for name, value in fields.items() if value != of[name])
+
+
+def sized(nbytes: float) -> str:
+    """ "29,871,112,192 bytes (29.87 GB)"."""
+    unit, name = next(
+        (each for each in ((1e9, "GB"), (1e6, "MB")) if abs(nbytes) >= each[0]), (1e3, "kB")
+    )
+    return f"{nbytes:,.0f} bytes ({nbytes / unit:.2f} {name})"
 
 
 def layer_parameters(m: Fields) -> tuple[int, int, int, int]:
@@ -77,7 +90,7 @@ def states(m: Fields, p: Fields, twist: str = "") -> dict[str, float]:
     bytes_of = {
         "weights": 2,
         "gradients": 4 if twist == "gradients in fp32" else 2,
-        "optimizer": {"no fp32 copy": 8, "two moments in 16 bits": 8}.get(twist, 12),
+        "optimizer": 8 if twist == "no fp32 copy" else 12,
     }
     least = {"weights": 3, "gradients": 2, "optimizer": 1}  # the stage that divides it
     stage = p["zero"] - 1 if twist == "one stage later" else p["zero"]
@@ -131,11 +144,27 @@ def near(got: float, wanted: float) -> bool:
     return abs(got - wanted) <= 1 + 1e-9 * abs(wanted)
 
 
-def likely(m: Fields, p: Fields, part: str, got: float, twists: Collection[str]) -> str | None:
-    """The first slip that gives just this number."""
+def likely(
+    m: Fields,
+    p: Fields,
+    part: str,
+    got: float,
+    twists: Collection[str],
+    told: Sequence[tuple[Fields, Fields, Mapping[str, float | None]]] = (),
+) -> str | None:
+    """The slip that gives just this number; of several the one that fits most of what was told.
+
+    told: (model, plan, bytes by part).
+    """
     right = expected(m, p, part)
-    for twist in twists:
-        wrong = expected(m, p, part, twist)
-        if near(got, wrong) and not near(wrong, right):
-            return twist
-    return None
+
+    def fits(twist: str) -> int:
+        return sum(
+            each is not None and near(each, expected(of, cut, name, twist))
+            for of, cut, parts in told
+            for name, each in parts.items()
+        )
+
+    wrong = [(twist, expected(m, p, part, twist)) for twist in twists]
+    found = [twist for twist, each in wrong if near(got, each) and not near(each, right)]
+    return max(found, key=fits, default=None)

@@ -50,23 +50,37 @@ def kind_of(m: Fields, p: Fields, cluster: Fields, batch: int) -> str | None:
     replicas = p["dp"] * p["cp"]
     if replicas * p["pp"] * p["tp"] != devices_of(cluster):
         return "product"
-    local = m["sequence"] // p["cp"]
-    ragged = [
-        m["heads"] % p["tp"],
-        (m["kv_heads"] or m["heads"]) % p["tp"],
-        (m["ffn_hidden"] or 4 * m["hidden"]) % p["tp"],
-        m["expert_hidden"] % p["tp"],
-        m["sequence"] % p["cp"],
-        local % p["tp"] if p["sequence_parallel"] else 0,
-        replicas % p["ep"],
-        (m["experts"] or 1) % p["ep"],
-    ]
-    turns = p["chunks"] == 1 or (p["pp"] > 1 and p["micro_batches"] % p["pp"] == 0)
-    if any(ragged) or p["pp"] * p["chunks"] > m["layers"] or not turns:
+    if undivided(m, p):
         return "division"
     if p["dp"] * p["micro_batch"] * p["micro_batches"] != batch:
         return "batch"
     return "memory" if total(m, p) > usable(cluster) else None
+
+
+def undivided(m: Fields, p: Fields) -> list[str]:
+    """What of a plan cannot be divided, in words."""
+    found = [
+        f"{whole} {what} cannot be divided by {name}={p[name]}"
+        for whole, what, name in (
+            (m["heads"], "heads", "tp"),
+            (m["kv_heads"] or m["heads"], "key/value heads", "tp"),
+            (m["ffn_hidden"] or 4 * m["hidden"], "columns of the MLP", "tp"),
+            (m["expert_hidden"], "columns of an expert", "tp"),
+            (m["sequence"], "tokens", "cp"),
+            (m["sequence"] // p["cp"] if p["sequence_parallel"] else 0, "tokens", "tp"),
+            (p["dp"] * p["cp"], "ranks of dp × cp", "ep"),
+            (m["experts"] or 1, "experts", "ep"),
+        )
+        if whole % p[name]
+    ]
+    pp, chunks, count = p["pp"], p["chunks"], p["micro_batches"]
+    if pp * chunks > m["layers"]:
+        found.append(f"{m['layers']} layers are too few for pp={pp} × chunks={chunks}")
+    if chunks > 1 and pp == 1:
+        found.append(f"chunks={chunks} need a pipeline, and pp is 1")
+    elif chunks > 1 and count % pp:
+        found.append(f"chunks={chunks} need micro_batches that pp={pp} divides, not {count}")
+    return found
 
 
 def total(m: Fields, p: Fields) -> float:
@@ -127,6 +141,18 @@ def rank(cluster: Cluster, cases: Sequence[Fields], **options: Any) -> list[dict
     return list(answers)
 
 
+def needs(m: Fields, p: Fields, cluster: Fields) -> str:
+    """The memory of a device, in words."""
+    return f"it needs {total(m, p) / GB:,.1f} GB, usable are {usable(cluster) / GB:.1f} GB"
+
+
+def own_total(cluster: Cluster, m: Fields, p: Fields) -> float | None:
+    """Bytes of a device by the student's own `memory_per_device`."""
+    inputs = {"cases": [{"model": m, "plan": p}]}
+    answer = cluster.run("a9:memories", [inputs], task="a9.plan").outputs[0][0]
+    return None if answer["total"] is None else float(answer["total"])
+
+
 def in_words(p: Mapping[str, Any]) -> str:
     """A plan in words."""
     return ", ".join(f"{key}={value}" for key, value in p.items() if value != memory.PLAN[key])
@@ -144,7 +170,9 @@ def each_once(candidates: Sequence[Fields], answer: dict[str, Any]) -> None:
         times = told[key(candidate)]
         if times != 1:
             raise CheckFailed(
-                f"the plan {in_words(candidate)} is told {times} times, expected once, in best or "
-                f"in refused",
-                cause="plans that do not fit are dropped without a reason" if not times else None,
+                f"the plan {in_words(candidate)} is listed {times} times, expected once, in best "
+                f"or in refused",
+                cause="plans that do not fit are dropped without a reason: each must be in refused"
+                if not times
+                else None,
             )

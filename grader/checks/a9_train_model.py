@@ -7,6 +7,7 @@ It draws the same initial parameters and batches as the given `model.py` and `da
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,18 +134,54 @@ def loss_of(
 
 
 @dataclass(frozen=True)
+class Layout:
+    """dp × pp × tp ranks."""
+
+    dp: int = 1
+    pp: int = 1
+    tp: int = 1
+    ep: int = 1
+    sp: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """How many."""
+        return self.dp * self.pp * self.tp
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For `TrainConfig`."""
+        return {"dp": self.dp, "pp": self.pp, "tp": self.tp, "ep": self.ep, "sp": self.sp}
+
+    def __str__(self) -> str:
+        words = f"(dp, pp, tp) = ({self.dp}, {self.pp}, {self.tp})"
+        return words + (" with sp" if self.sp else "") + (f", ep {self.ep}" if self.ep > 1 else "")
+
+
+def is_sharded(name: str) -> bool:
+    """Whether tensor parallelism cuts a parameter."""
+    kinds = ("tokens", "query", "key", "value", "up", "attention.output.weight", "down.weight")
+    dense = ".experts." not in name and ".router." not in name
+    head = name.endswith(".output.weight") and ".attention." not in name
+    return dense and (head or any(kind in name for kind in kinds))
+
+
+@dataclass(frozen=True)
 class Fault:
     """One way to train wrongly. cause: the line for the student.
 
-    scale, expert_scale: of all gradients, of the experts'. share: (i, n): only the i-th of n parts
-    of each batch is trained on. report: (i, n): only the loss of that part is reported. restart:
-    the step at which something of the state is lost, forgets: "optimizer", "count", "weights" or
-    "data". frozen: the parameters never change. decay, clip: weight decay and clipping are on.
+    scale, expert_scale, body_scale: of all gradients, of the experts', of all but the head's.
+    share: (i, n): only the i-th of n parts of each batch is trained on. report: (i, n): only the
+    loss of that part is reported. restart: the step at which something of the state is lost,
+    forgets: "optimizer", "count", "weights" or "data". frozen: the parameters never change. decay,
+    clip: weight decay and clipping are on. counts: how often a parameter's squares are in the norm.
+    apart: parameters of one number are clipped by a norm of their own.
     """
 
     cause: str
     scale: float = 1.0
     expert_scale: float = 1.0
+    body_scale: float = 1.0
     share: tuple[int, int] = (0, 1)
     report: tuple[int, int] = (0, 1)
     restart: int = -1
@@ -152,6 +189,8 @@ class Fault:
     decay: bool = True
     clip: bool = True
     frozen: bool = False
+    counts: Callable[[str], float] | None = None
+    apart: Callable[[str], int] | None = None
 
 
 NO_FAULT = Fault("")
@@ -173,6 +212,7 @@ def _trained(
     config: dict[str, Any], text: torch.Tensor, fault: Fault
 ) -> tuple[list[float], list[float]]:
     weights = initial(config)
+    head = f"{config['layers'] + 1}.output.weight"
     for tensor in weights.values():
         tensor.requires_grad_()
     optimizer = _optimizer(weights, config, fault)
@@ -202,11 +242,29 @@ def _trained(
         for name, tensor in weights.items():
             if tensor.grad is not None:
                 tensor.grad *= fault.scale * (fault.expert_scale if ".experts." in name else 1.0)
+                tensor.grad *= 1.0 if name == head else fault.body_scale
         most = config["max_norm"] if fault.clip else math.inf
-        norms.append(float(nn.utils.clip_grad_norm_(list(weights.values()), most)))
+        if fault.counts or fault.apart:
+            _clip_wrongly(weights, most, fault)
+        else:
+            norms.append(float(nn.utils.clip_grad_norm_(list(weights.values()), most)))
         if not fault.frozen:
             optimizer.step()
     return losses, norms
+
+
+def _clip_wrongly(weights: Parameters, most: float, fault: Fault) -> None:
+    """By norms in which parameters count more than once, or part by part."""
+    parts: dict[int, list[tuple[float, torch.Tensor]]] = {}
+    for name, tensor in weights.items():
+        if tensor.grad is not None:
+            part = fault.apart(name) if fault.apart else 0
+            count = fault.counts(name) if fault.counts else 1.0
+            parts.setdefault(part, []).append((count, tensor.grad))
+    for found in parts.values():
+        norm = math.sqrt(sum(count * float(grad.square().sum()) for count, grad in found))
+        for _, grad in found:
+            grad *= min(1.0, most / (norm + 1e-6))
 
 
 def _optimizer(weights: Parameters, config: dict[str, Any], fault: Fault) -> torch.optim.AdamW:

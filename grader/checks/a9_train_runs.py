@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from grader.checks.a9_train_faults import is_near, why_other_curve
 from grader.checks.a9_train_model import (
     NO_FAULT,
     SMALL,
     VOCABULARY,
     Fault,
-    batch,
+    Layout,
     curve,
     initial,
-    loss_of,
+    is_sharded,
 )
 from grader.checks.framework import CheckFailed
 from grader.checks.real_world import RealWorld
@@ -25,31 +26,6 @@ from grader.fabric.trace import Trace
 
 TASK = "a9.train"
 Metrics = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """dp × pp × tp ranks."""
-
-    dp: int = 1
-    pp: int = 1
-    tp: int = 1
-    ep: int = 1
-    sp: bool = False
-
-    @property
-    def ranks(self) -> int:
-        """How many."""
-        return self.dp * self.pp * self.tp
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """For `TrainConfig`."""
-        return {"dp": self.dp, "pp": self.pp, "tp": self.tp, "ep": self.ep, "sp": self.sp}
-
-    def __str__(self) -> str:
-        words = f"(dp, pp, tp) = ({self.dp}, {self.pp}, {self.tp})"
-        return words + (" with sp" if self.sp else "") + (f", ep {self.ep}" if self.ep > 1 else "")
 
 
 def random_text(rng: torch.Generator) -> torch.Tensor:
@@ -136,14 +112,15 @@ def judge_curve(
             raise CheckFailed(
                 f"{layout}, rank {rank}: expected a list of {len(expected)} losses (steps {first} "
                 f"… {config['steps'] - 1}), got {shown}",
-                cause="only the last stage has the loss, and every rank is to return it"
+                cause="only the last stage has the loss: it must send it to all ranks, since every "
+                "rank returns it"
                 if not losses
                 else None,
             )
         far = [
             s
             for s, (a, b) in enumerate(zip(losses, expected, strict=True))
-            if not _near(a, b, bound)
+            if not is_near(a, b, bound)
         ]
         if not far:
             continue
@@ -151,115 +128,42 @@ def judge_curve(
         raise CheckFailed(
             f"{layout}, rank {rank}, step {first + step}: expected the loss of one device, "
             f"{expected[step]:.12g}, got {losses[step]:.12g} (off by "
-            f"{abs(losses[step] - expected[step]):.2g}, allowed {bound * expected[step]:.2g})",
-            cause=_why(losses, layout, config, text, first, bound, faults, cause, step),
+            f"{abs(losses[step] - expected[step]):.2g}, allowed {bound * expected[step]:.2g})"
+            f"{_beside(answers, rank, step, bound)}",
+            cause=why_other_curve(losses, layout, config, text, first, bound, faults, cause, step),
         )
 
 
-def _near(a: float, b: float, bound: float) -> bool:
-    return abs(a - b) <= bound * max(abs(b), 1.0)
+def _beside(answers: Sequence[dict[str, Any]], rank: int, step: int, bound: float) -> str:
+    """What the other ranks return as the loss of this step."""
+    mine = answers[rank]["losses"][step]
+    for other, answer in enumerate(answers):
+        theirs = (answer["losses"] or [])[step : step + 1]
+        if theirs and not is_near(theirs[0], mine, bound):
+            return f"; rank {other} returns {theirs[0]:.12g}"
+    return "; all ranks return the same" if len(answers) > 1 else ""
 
 
-def _why(
-    losses: list[float],
-    layout: Layout,
-    config: dict[str, Any],
-    text: torch.Tensor,
-    first: int,
-    bound: float,
-    faults: Sequence[Fault],
-    cause: str | None,
-    step: int,
-) -> str | None:
-    # Adam hardly minds how large a gradient is: a wrong curve is known by its last digits only.
-    close = bound / 100 if bound < 1e-8 else bound
-    for fault in (*faults, *usual_faults(layout, config)):
-        wrong = curve(config, text, fault)[0][first:]
-        if all(_near(a, b, close) for a, b in zip(losses, wrong, strict=True)):
-            return fault.cause
-    if cause is not None:
-        return cause
-    x, y = batch(text, config, first)
-    if step == 0 and first == 0:
-        if _near(
-            losses[0] * config["microbatches"], float(loss_of(initial(config), config, x, y)), bound
-        ):
-            return "the loss is divided by the number of micro-batches twice"
-        return (
-            "the loss before the first update is wrong already: the layers are cut, or the batch "
-            "is dealt out, differently"
-        )
-    return _by_layout(layout, config)
-
-
-def usual_faults(layout: Layout, config: dict[str, Any]) -> list[Fault]:
-    """What people get wrong in such a layout."""
-    dp, m, ep = layout.dp, config["microbatches"], layout.ep
-    found = [
-        Fault("the parameters are never updated", frozen=True),
-        Fault("weight_decay does not reach the optimizer", decay=False),
-        Fault("the gradient is not clipped, or by the norm of a part of it only", clip=False),
-        Fault("gradients of micro-batches are summed, not averaged", scale=float(m)),
-        Fault("gradients are divided by the number of micro-batches twice", scale=1 / m),
-    ]
-    if dp > 1:
-        found += [
-            Fault("gradients are summed over the dp replicas, not averaged", scale=float(dp)),
-            Fault("gradients are averaged over the dp replicas twice", scale=1 / dp),
-            Fault(EXPERTS_LARGE, expert_scale=float(dp)),
-        ]
-        for part in range(dp):
-            found += [
-                Fault("every dp replica trains on the same sequences", share=(part, dp)),
-                Fault("the loss is one replica's, not the mean over all", report=(part, dp)),
-                replace(
-                    Fault("gradients are not averaged over the dp replicas", share=(part, dp)),
-                    report=(0, 1),
-                ),
-            ]
-    if ep > 1:
-        found += [
-            Fault(EXPERTS_LARGE, expert_scale=float(ep)),
-            Fault("the experts' gradients are divided too often", expert_scale=1 / ep),
-            Fault("the experts' gradients are divided too often", expert_scale=1 / dp),
-        ]
-    return found
-
-
-EXPERTS_LARGE = (
-    "the experts' gradients are too large: an expert sees the tokens of ep replicas, each of which "
-    "takes the mean over its own"
-)
-
-
-def _by_layout(layout: Layout, config: dict[str, Any]) -> str | None:
-    if layout.tp > 1 and layout.sp:
-        return (
-            "with sequence parallelism the ranks of tp see other tokens: gradients of what they "
-            "hold alike (norms) are to be summed over tp, those behind a gathered sequence once"
-        )
-    if layout.tp > 1:
-        return (
-            "what the ranks of tp hold alike (norms, positions, biases) drifts apart, or shards do"
-        )
-    if layout.ep > 1 or config["experts"]:
-        return "the gradients of experts or router are not those of all tokens"
-    if layout.pp > 1:
-        return "a stage's gradients are not those of all micro-batches"
-    if layout.dp > 1:
-        return "gradients are not averaged over the dp replicas"
-    return None
+def held_instead(failure: CheckFailed, files: dict[str, torch.Tensor], where: str) -> None:
+    """Tell of a key that a checkpoint lacks which names like it are in there. where: in words."""
+    lack = r"Missing key in checkpoint state_dict: ([\w.]+?)\.?(?:\n|$)"
+    missing = re.search(lack, failure.message)
+    if missing is None or not files:
+        return
+    like = re.sub(r"\d+", r"\\d+", re.escape(missing[1])).encode()
+    index = b"".join(bytes(f.numpy()) for name, f in files.items() if name.endswith(".metadata"))
+    found = sorted({name.decode() for name in re.findall(like, index)})
+    failure.message = f"{where}: {failure.message}"
+    failure.cause = (
+        f"the checkpoint has {' and '.join(found[:2])}, not {missing[1]}: layers are saved under "
+        f"numbers that depend on the layout, they must have those of the whole model"
+        if found
+        else f"no rank has saved {missing[1]}: every rank must save all that it holds, under the "
+        f"names of the whole model"
+    )
 
 
 # What a rank holds and sends ---------------------------------------------------------------------
-
-
-def is_sharded(name: str) -> bool:
-    """Whether tensor parallelism cuts a parameter."""
-    kinds = ("tokens", "query", "key", "value", "up", "attention.output.weight", "down.weight")
-    dense = ".experts." not in name and ".router." not in name
-    head = name.endswith(".output.weight") and ".attention." not in name
-    return dense and (head or any(kind in name for kind in kinds))
 
 
 def layer_bytes(config: dict[str, Any], layout: Layout) -> list[int]:
@@ -304,7 +208,7 @@ def sent_by_step(traces: tuple[Trace, Trace], more: int) -> list[float]:
 
 
 __all__ = [
-    "EXPERTS_LARGE", "NO_FAULT", "TASK", "Layout", "Metrics", "configured", "given", "is_sharded",
+    "NO_FAULT", "TASK", "Layout", "Metrics", "configured", "given", "is_sharded",
     "judge_curve", "layer_bytes", "note_fallbacks", "random_text", "run", "sent_by_step",
-    "step_bytes", "step_flops", "usual_faults",
+    "step_bytes", "step_flops",
 ]  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -18,34 +20,67 @@ SUB_GROUP = (
     "wrong in a sub-group, where a group rank is not the global rank: sizes, ranks and collectives "
     "must all be the group's"
 )
+DEFAULT_GROUP = (
+    "a collective also waits for ranks that are not in the group: it runs in the default group. "
+    "Every collective must get the argument `group`"
+)
+GLOBAL_RANK = (
+    "the experts of this rank are found by its global rank: they are those of its rank in the group"
+)
 NO_COUNTS = (
-    "ranks send each other different numbers of tokens: exchange the counts before anything else"
+    "how much arrives is guessed, not asked: ranks send each other different numbers of tokens, "
+    "so exchange the counts first"
+)
+TO_EACH_EXPERT = (
+    "a token travels once per expert, not once per rank: send it once to each rank, and copy it "
+    "there for every expert"
+)
+ONE_BY_ONE = (
+    "every expert's result travels back by itself: the rank of the experts must add up the "
+    "weighted results of a token, and send back one sum"
 )
 CUT_OFF = "the result is cut off from autograd's graph"
 NO_WEIGHTS_GRADIENT = (
     "the weights' gradient is missing: the router would never learn which experts are good"
 )
+TOO_LATE = (
+    "the arguments are checked only after communication has begun (a barrier counts, too): check "
+    "them before anything else"
+)
 
 
 @contextmanager
-def told(*known: tuple[str, str]) -> Iterator[None]:
-    """Name the cause of a failure inside by its words: pairs of part of a message, and cause."""
-    try:
-        yield
-    except CheckFailed as failure:
-        failure.cause = next((why for text, why in known if text in failure.message), failure.cause)
-        raise
-
-
-@contextmanager
-def in_sub_groups() -> Iterator[None]:
-    """Failures inside that say nothing better are those of sub-groups."""
+def in_sub_group(ranks: Sequence[int]) -> Iterator[None]:
+    """Failures inside that say nothing better are those of this sub-group, which they name."""
     try:
         yield
     except CheckFailed as failure:
         if failure.status in ("failed", "error") and failure.cause in (None, *CAUSES.values()):
-            failure.cause = SUB_GROUP
+            failure.cause = DEFAULT_GROUP if _waits_outside(failure.message, ranks) else SUB_GROUP
+            if not failure.message.startswith("group "):
+                failure.message = f"in the group {list(ranks)}: {failure.message}"
         raise
+
+
+def by_group(run: Callable[[list[Any]], object], cases: Sequence[Any]) -> None:
+    """Run cases of several groups in one world; after a failure each alone, to name the group."""
+    try:
+        run([*cases])
+        return
+    except CheckFailed as raised:
+        failure = raised
+    if failure.status in ("failed", "error"):
+        for case in cases:
+            with in_sub_group(case.members):
+                run([case])
+        failure.cause = failure.cause or SUB_GROUP
+    raise failure
+
+
+def _waits_outside(message: str, ranks: Sequence[int]) -> bool:
+    """Whether it tells of a deadlock in which a rank outside the group is waited for."""
+    gone = re.match(r"deadlock: (.+) returned without doing what others wait for", message)
+    return gone is not None and not {int(n) for n in re.findall(r"\d+", gone[1])} <= {*ranks}
 
 
 # dispatch -----------------------------------------------------------------------------------------
@@ -73,7 +108,17 @@ def of_counts(case: Exchange, place: int) -> Suspects:
             firsts[row.expert - low] += 1
             seen.add((row.source, row.token))
     found.append((firsts, "a token with two experts on this rank is given to one of them only"))
+    if case.ranks is not None and case.members[place] != place:
+        found.append((_of_global_rank(case, place), GLOBAL_RANK))
     return found
+
+
+def _of_global_rank(case: Exchange, place: int) -> torch.Tensor:
+    """Choices, by the tokens that arrive, of the experts of the place that is the global rank."""
+    low = case.members[place] * case.per_rank
+    arrived = [case.indices[source][case.pairs(source, place)] for source in range(case.size)]
+    chosen = torch.cat([each.flatten().long() for each in arrived])
+    return torch.stack([(chosen == low + local).sum() for local in range(case.per_rank)])
 
 
 def other_orders(case: Exchange, place: int) -> list[tuple[list[Row], str]]:
@@ -87,7 +132,8 @@ def other_orders(case: Exchange, place: int) -> list[tuple[list[Row], str]]:
         ),
         (
             sorted(rows, key=lambda r: (r.source, r.token, r.expert)),
-            "ordered as they arrived, by source rank and token: sort by expert",
+            "the rows are ordered as they arrived, by source rank and token: they must be sorted "
+            "by expert first",
         ),
         (sorted(rows, key=lambda r: (r.expert, -r.source, r.token)), late),
         (sorted(rows, key=lambda r: (r.expert, r.source, -r.token)), late),
@@ -164,7 +210,11 @@ def of_combined(case: Exchange, place: int) -> Suspects:
     return [
         (sums["plain"], "the experts' results are added up without their weights"),
         (sums["plain"] / uses.clamp(min=1), "the experts' results are averaged, not weighted"),
-        (sums["home"], "only this rank's experts count"),
+        (
+            sums["home"],
+            "the results of other ranks' experts are missing: only those of this rank's own "
+            "experts are added up",
+        ),
         (sums["first"], "only the first choice counts"),
         (sums["by_row"], "weights are taken in the order of rows, not of (token, choice)"),
     ]
@@ -212,12 +262,12 @@ def of_volume(
         return "results of all tokens are reduced over all ranks: return them to their own only"
     going = [int(row) for row in _assignments(case, place)]
     if any(abs(rows - count) < 0.8 for count in going):
-        return (
-            "a token travels once per expert, not once per rank: send it once, and copy it (or add "
-            "up) where the experts are"
-        )
+        return ONE_BY_ONE if case.outputs is not None else TO_EACH_EXPERT
     if rows > wanted:
-        return "what is sent is padded to a fixed size: exchange counts, then send as many"
+        return (
+            "what is sent is padded to a fixed size: exchange the counts first, then send each "
+            "rank just its own number of rows"
+        )
     return None
 
 

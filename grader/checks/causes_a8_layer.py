@@ -11,20 +11,32 @@ from grader.checks.a8_balance import kept
 from grader.checks.a8_cases import Exchange
 from grader.checks.a8_moe import MoeCase, Part, one_device
 from grader.checks.causes_a8 import CUT_OFF as CUT_OFF
-from grader.checks.causes_a8 import in_sub_groups as in_sub_groups
+from grader.checks.causes_a8 import by_group as by_group
 from grader.checks.causes_a8 import of_volume as exchanged_volume
 from grader.fabric.record import Operation
 
 Suspects = list[tuple[torch.Tensor, str]]
 
-NO_ROUTER = "the weights' gradient is missing: the router would never learn which experts are good"
-NO_EXPERT = (
-    "an expert without tokens is left out, or a copy was used: call every expert, so that its "
-    "gradient is zeros"
+NO_ROUTER = (
+    "the router's weights get no gradient, so it can never learn which experts are good: they are "
+    "detached in the layer, or combine gives them none (the checks of a8.combine tell which)"
 )
-
-
-DROPPED = "tokens are dropped at a capacity: the layer has none, the router says so with -1"
+IDLE = (
+    "an expert that got no tokens was not called: call every expert, also with no rows, so that "
+    "its gradient is zeros and not None"
+)
+COPIED = (
+    "a copy of the expert was called, and the gradient went to the copy: use the modules that are "
+    "given, themselves"
+)
+DETACHED = (
+    "the expert got tokens, but no gradient came back to it: its result is detached, or it was "
+    "called under no_grad"
+)
+DROPPED = (
+    "tokens are dropped at a capacity: the layer must have none, a choice is dropped only where "
+    "the router says -1"
+)
 
 
 def of_output(case: MoeCase, parts: Sequence[Part], step: int, place: int) -> Suspects:
@@ -66,8 +78,8 @@ def of_expert(case: MoeCase, parts: Sequence[Part], number: int, name: str, plac
         (
             right * size,
             f"the gradient is {size} times too large: expert gradients grow with the EP size. An "
-            "expert lives on one rank and has seen all its tokens: nothing is to be summed over "
-            "the group",
+            "expert lives on one rank, which gets all its tokens: its gradient is complete there, "
+            "without a factor and without a sum over the group",
         ),
         (right / size, "the gradient is averaged over the EP group: an expert lives on one rank"),
         (each[place], "only this rank's own tokens count: others' gradients do not arrive"),
@@ -81,7 +93,10 @@ def of_expert(case: MoeCase, parts: Sequence[Part], number: int, name: str, plac
             for other in range(size)
         ]
     ).sum(0)
-    why = "gradients of different experts are summed over the group: each rank has its own"
+    why = (
+        "gradients of different experts are summed over the group: each rank has other experts, so "
+        "nothing must be summed"
+    )
     return [*found, (mixed, why), (mixed / size, why)]
 
 
@@ -89,13 +104,17 @@ def of_router(parts: Sequence[Part], place: int) -> Suspects:
     """Wrong gradients of the router on one place."""
     right = parts[place].router
     summed = torch.stack([part.router for part in parts]).sum(0)
-    already = (
-        "the gradient is of all ranks' tokens already: data parallelism, which sums it like that "
-        "of every replicated parameter, would count it once for each rank"
-    )
     return [
-        (summed, already),
-        (summed / len(parts), already),
+        (
+            summed,
+            "the router's gradient is summed over the group: it must be that of this rank's tokens "
+            "only. Data parallelism sums it later, and would count it once for each rank",
+        ),
+        (
+            summed / len(parts),
+            "the router's gradient is averaged over the group: it must be that of this rank's "
+            "tokens only. Data parallelism sums it later",
+        ),
         (right * len(parts), "the gradient is counted once for each rank"),
         (torch.zeros_like(right), NO_ROUTER),
     ]
@@ -112,21 +131,40 @@ def of_input(case: MoeCase, parts: Sequence[Part], step: int, place: int) -> Sus
     if step:
         return found
     for cut, why in (
-        ("router", "the way back through the router is cut: the weights depend on the input, too"),
-        ("experts", "the way back through the experts is cut: only the router's part arrives"),
+        (
+            "router",
+            "the gradient that comes back through the router is missing: the router gets detached "
+            "tokens, but its weights depend on the input, too",
+        ),
+        (
+            "experts",
+            "the gradient that comes back through the experts is missing: they get detached "
+            "tokens, or dispatch passes no gradient back",
+        ),
     ):
         found.append((one_device(case, case.experts, case.router, step, place, cut=cut).x, why))
     return found
 
 
 def of_volume(
-    routes: Exchange, operations: Sequence[Operation], place: int, rows: float, wanted: int
+    case: MoeCase,
+    routes: Exchange,
+    operations: Sequence[Operation],
+    place: int,
+    rows: float,
+    wanted: int,
 ) -> str | None:
     """Why other rows than needed were sent."""
-    gathered = [op for op in operations if op.kind in ("all_gather", "broadcast")]
-    if gathered and rows > 0:
+    row = case.xs[0][place][0].nbytes
+    gathered = {op.nbytes for op in operations if op.kind in ("all_gather", "broadcast")}
+    gathered = {nbytes for nbytes in gathered if nbytes >= row}
+    one = [value.nbytes for value in case.experts[0].values()]
+    weights = {count * nbytes for nbytes in (*one, sum(one)) for count in (1, case.per_rank)}
+    if gathered and gathered <= weights:
         return (
-            "experts (or all tokens) travel to all ranks: send each token only where one of its "
-            "experts is"
+            "the experts' weights travel to all ranks: leave them where they are, and send each "
+            "token to the ranks of its experts"
         )
+    if gathered:
+        return "all tokens travel to all ranks: send each only to the ranks of its experts"
     return exchanged_volume(routes, operations, place, rows, wanted)

@@ -14,7 +14,10 @@ Suspects = list[tuple[torch.Tensor, str]]
 TIES = (
     "ties are broken by chance: torch.topk promises no order among equal logits, a stable sort does"
 )
-ROUNDED = "the choice is made by rounded probabilities: in 16 bits different logits become equal"
+ROUNDED = (
+    "the choice is made by probabilities that are rounded to 16 bits, where different logits give "
+    "equal ones: choose by the logits, or by a softmax in float32"
+)
 
 
 def of_choice(logits: torch.Tensor, indices: torch.Tensor) -> Suspects:
@@ -24,7 +27,7 @@ def of_choice(logits: torch.Tensor, indices: torch.Tensor) -> Suspects:
     return [
         (indices.sort(1).values, "ordered by index, not by falling weight"),
         (indices.flip(1), "ordered by rising weight"),
-        (logits.shape[1] - 1 - late, "of equal logits the higher index is taken"),
+        (logits.shape[1] - 1 - late, "of equal logits the higher index is taken, not the lower"),
         (
             logits.sort(dim=1, stable=True).indices[:, :k],
             "the smallest logits are taken, not the largest",
@@ -76,7 +79,7 @@ def of_logits_gradient(
     if normalize:
         fixed = plain / plain.detach().sum(1, keepdim=True)
         (part,) = torch.autograd.grad(fixed, leaf, upstream)
-        found.append((part, "the sum that the weights are divided by counts as a constant"))
+        found.append((part, "the sum in the denominator is detached: it needs its gradient, too"))
     return found
 
 
@@ -92,7 +95,8 @@ def of_loss(probabilities: torch.Tensor, indices: torch.Tensor) -> Suspects:
         (experts * (first * means).sum(), "only the first choice counts in f, not all k"),
         (
             experts * (right * means).sum() * k,
-            "f is the share of tokens: it sums to k, not to 1",
+            "f is divided by the tokens alone, and sums to k: divide by all k · tokens choices, so "
+            "that it sums to 1",
         ),
         ((right * means).sum(), "the factor E is missing"),
         ((right * means).mean(), "a mean over experts, where E times the sum is meant"),
@@ -144,13 +148,18 @@ def of_kept(indices: torch.Tensor, weights: torch.Tensor, experts: int, factor: 
             fill(by_token, capacity),
             "filled token by token: first choices of all tokens come before second ones",
         ),
-        (fill(heaviest, capacity), "filled by weight: the order is that of choices and tokens"),
+        (
+            fill(heaviest, capacity),
+            "filled by weight, the largest first: it must go by choices, first ones before second "
+            "ones, and among these by tokens",
+        ),
         (fill(by_choice[::-1], capacity), "filled from the end"),
         (fill(by_choice, math.floor(exact)), "the capacity is rounded down, not up"),
         (fill(by_choice, round(exact)), "the capacity is rounded to the nearest, not up"),
         (
             fill(by_choice, math.floor(exact) + 1),
-            "the capacity is one too large where there is nothing to round: ⌈4⌉ is 4, not 5",
+            f"the capacity is {math.floor(exact) + 1}, one too large: {exact:g} is a whole number, "
+            f"and must stay what it is",
         ),
         (
             fill(by_choice, math.ceil(tokens / experts * factor)),
@@ -164,7 +173,10 @@ def of_kept(indices: torch.Tensor, weights: torch.Tensor, experts: int, factor: 
         ),
         (valid, "nothing is dropped"),
         (torch.ones_like(valid), "nothing is dropped, not even what was dropped before"),
-        (fill(by_choice, capacity, True), "choices of -1 are kept: they are no choices"),
+        (
+            fill(by_choice, capacity, True),
+            "choices of -1 are kept: they have been dropped before, and must stay False",
+        ),
         (~fill(by_choice, capacity), "True where dropped, not where kept"),
     ]
 
@@ -201,7 +213,10 @@ def of_biased_weights(logits: torch.Tensor, bias: torch.Tensor, indices: torch.T
     plain = logits.softmax(1).gather(1, indices)
     leaked = (logits.softmax(1) + bias).gather(1, indices)
     inside = (logits + bias).softmax(1).gather(1, indices)
-    leak = "the bias leaks into the weights: it is for the choice only"
+    leak = (
+        "the bias leaks into the weights: they must come from the softmax alone, the bias is for "
+        "the choice only"
+    )
     return [
         (leaked / leaked.sum(1, keepdim=True), leak),
         (leaked, leak),
@@ -223,6 +238,9 @@ def of_update(
     down_at_mean = torch.where(excess >= 0, -gamma, gamma).double()
     share = excess.double() / max(int(total.sum()), 1)
     at = "an expert whose load is just the mean is moved; its bias must stay"
+    why_other_step = (
+        "the bias moves in proportion to the load: it must move by exactly gamma, up or down"
+    )
     return [
         (before + gamma * excess.sign(), "moved the wrong way: a loaded expert gains"),
         (
@@ -231,7 +249,7 @@ def of_update(
         ),
         (before + up_at_mean, at),
         (before + down_at_mean, at),
-        (before - gamma * share, "moved in proportion to the load, not by gamma"),
-        (before - gamma * excess.double(), "moved in proportion to the load, not by gamma"),
+        (before - gamma * share, why_other_step),
+        (before - gamma * excess.double(), why_other_step),
         (before, "nothing was moved"),
     ]

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 from grader.fabric.record import Operation
 
-UNCHECKED = "the argument is not checked"
+PRODUCT = "not checked: the product of tp, cp, pp and dp must be world_size"
+EXPERT_GROUPS = "not checked: ep must divide dp·cp"
+SIZES = "not checked: every size must be at least 1"
+WORLD = "not checked: world_size must be the number of ranks"
+MAX_NORM = "not checked: max_norm must be above 0"
+BATCH_TOKENS = "not checked: batch_tokens must be whole sequences, at least one"
 STUMBLED = "the error comes from code that stumbled over the argument, not from a check"
 NO_NUMBERS = "a message must name the numbers that do not fit, so that one need not search"
 NO_NORM = "the norm is not returned"
 LOCAL_NORM = "each rank clips by the norm of its own shards"
+LOCAL_FACTOR = (
+    "the norm that is returned is right, but each rank scales by the norm of its own gradients: "
+    "the factor must come from the norm of the whole model"
+)
 
 # build_mesh -------------------------------------------------------------------------------------
 
 
 def missing_group(name: str) -> str:
     """Why a mesh may know no such group."""
-    if name in ("dp_cp", "ep", "edp"):
+    if name == "dp_cp":
         return (
-            'mesh["dp", "cp"]._flatten(name) makes a dimension known to the root; _unflatten alone '
-            "does not"
+            "the mesh that is returned does not know the group of dp and cp together: "
+            'mesh["dp", "cp"]._flatten("dp_cp") makes it, and tells the root its name'
+        )
+    if name in ("ep", "edp"):
+        return (
+            f"the mesh that is returned does not know {name}: _unflatten alone does not tell the "
+            f"root the names of its dimensions"
         )
     return "the dimension has no name, or none of size 1 is made"
 
@@ -31,27 +46,54 @@ def wrong_names(names: Sequence[str] | None) -> str | None:
     """Why a mesh may have other dimensions."""
     if names and sorted(names) == sorted(("pp", "dp", "cp", "tp")):
         return "the last dimension is the one with consecutive ranks: tp"
-    if names:
-        return "a dimension of size 1 is left out, or ep is one of the root's: it lies in dp × cp"
+    if names and set(names) < {"pp", "dp", "cp", "tp"}:
+        return "a dimension of size 1 is left out: the mesh must have all four"
+    if names and {"ep", "edp"} & set(names):
+        return "ep is a dimension of the mesh: it must not be one, its ranks are some of dp × cp"
+    return None
+
+
+def order_of(case: dict[str, int], groups: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:
+    """The order of dimensions, outermost first, that gives all groups. groups: by rank, by name."""
+    for order in permutations(("pp", "dp", "cp", "tp")):
+        inside = 1
+        wrong = False
+        for name in reversed(order):
+            for rank, group in enumerate(groups):
+                first = rank - rank // inside % case[name] * inside
+                ranks = [first + inside * place for place in range(case[name])]
+                wrong = wrong or group[name].get("ranks") != ranks
+            inside *= case[name]
+        if not wrong:
+            return order
     return None
 
 
 def wrong_group(
-    case: dict[str, int], name: str, got: Sequence[int], expected: Sequence[int]
+    case: dict[str, int],
+    name: str,
+    got: Sequence[int],
+    expected: Sequence[int],
+    order: Sequence[str] | None = None,
 ) -> str | None:
-    """Why a group may hold other ranks."""
+    """Why a group may hold other ranks. order: in which the dimensions are, outermost first."""
     if sorted(got) == sorted(expected):
         return "the ranks are right, their order is not"
     if name == "tp":
-        return "tensor-parallel neighbours have consecutive ranks: tp is the innermost dimension"
+        return (
+            "tensor-parallel neighbours have consecutive ranks: tp must be the innermost dimension"
+        )
     if name in ("ep", "edp") and len(got) == len(expected):
         return (
-            "experts are shared among neighbours: ep is the inner, edp the outer part of dp × cp "
-            "within one stage and one place of tp"
+            "the wrong ranks share the experts: neighbours must. Of the ranks of dp × cp, in their "
+            "order, ep must be the inner part and edp the outer one"
         )
     if len(got) != len(expected):
         return f"the group has {len(got)} ranks, but {name} is {len(expected)} here"
-    return "from the inside out the dimensions are tp, cp, dp, pp"
+    if order is not None:
+        mine = ", ".join(each for each in reversed(order) if case[each] > 1)
+        return f"from the inside out the dimensions are {mine}: they must be tp, cp, dp, pp"
+    return "from the inside out the dimensions must be tp, cp, dp, pp"
 
 
 # clip_grad_norm ---------------------------------------------------------------------------------
@@ -111,7 +153,7 @@ def wrong_factor(
     if norm < max_norm and factor > 1:
         return "gradients are scaled up: the factor is at most 1"
     if near(local) and not near(right):
-        return LOCAL_NORM
+        return LOCAL_FACTOR
     if near(right * right):
         return "gradients are scaled twice"
     return None
@@ -128,38 +170,75 @@ def sends_much(operations: Sequence[Operation]) -> str:
 
 #: A change to the formula, as `a9_memory.expected` knows it -> what it means when it fits.
 TWISTS = {
-    "gradients in fp32": "gradients are 16-bit: 2 bytes each",
-    "no fp32 copy": "Adam keeps an fp32 copy of the weights beside its two moments: 12 bytes",
-    "two moments in 16 bits": "Adam's states are in fp32: 12 bytes a parameter, with the copy",
+    "gradients in fp32": "gradients are counted with 4 bytes: they are 16-bit, 2 bytes each",
+    "no fp32 copy": (
+        "8 bytes of optimizer states are counted: with Adam's fp32 copy of the weights, beside its "
+        "two moments, they are 12 bytes"
+    ),
     "one stage later": (
-        "ZeRO's stages: 1 divides the optimizer's states, 2 also gradients, 3 also weights"
+        "ZeRO's stages come one too late: zero=1 must divide the optimizer's states, 2 also the "
+        "gradients, 3 also the weights"
     ),
-    "nothing sharded": "ZeRO divides by the number of devices that hold the same parameters",
-    "everything sharded": "ZeRO's stage 1 divides the states alone, stage 2 not the weights",
-    "without cp": "context-parallel ranks hold the same weights: ZeRO divides by dp·cp",
-    "by all devices": "ZeRO divides by the devices that hold the same parameters, not by all",
-    "experts as the rest": "an expert's replicas are dp·cp/ep devices, not dp·cp",
-    "tp left out": "every parameter is divided by tp",
-    "ep left out": "experts are divided by ep",
-    "pp left out": "a stage has its own layers only",
-    "rounded down": "the fullest stage has ⌈l/(pp·chunks)⌉ layers for each of its chunks",
-    "no embedding": "the first stage holds the embedding, too",
-    "head on the first stage": "the head is on the last stage: the first has it only where pp is 1",
-    "no head": "a head that is not the embedding is a matrix of its own, on the stage of pp = 1",
-    "one micro-batch": "a stage of 1F1B holds several micro-batches: min(pp, micro_batches)",
-    "all micro-batches": "1F1B holds min(pp, micro_batches) micro-batches, not all of them",
-    "pp micro-batches": "where micro-batches are fewer than stages, no more are in flight",
-    "as without chunks": "interleaved, the first stage has pp·chunks + pp − 1 chunks in flight",
-    "all layers": "the activations of a device are those of its stage's layers",
-    "sp ignored": "with sequence parallelism everything that a layer keeps is divided by tp",
+    "nothing sharded": (
+        "zero is ignored: ZeRO must divide by the number of devices that hold the same parameters"
+    ),
+    "everything sharded": (
+        "ZeRO divides too much: stage 1 divides only the optimizer's states, stage 2 not the "
+        "weights"
+    ),
+    "without cp": (
+        "ZeRO divides by dp alone: the ranks of cp hold the same weights, too, so it must be dp·cp"
+    ),
+    "by all devices": ("ZeRO divides by all devices: only dp·cp of them hold the same parameters"),
+    "experts as the rest": (
+        "ZeRO divides experts by dp·cp, too: an expert's replicas are dp·cp/ep devices"
+    ),
+    "tp left out": "parameters are not divided by tp",
+    "ep left out": "experts are not divided by ep",
+    "pp left out": "all layers are counted: a stage has only its own",
+    "rounded down": (
+        "the layers of a stage are rounded down: the fullest stage has ⌈l/(pp·chunks)⌉ layers for "
+        "each of its chunks"
+    ),
+    "no embedding": "the embedding is left out: the first stage holds it, too",
+    "head on the first stage": (
+        "the head is counted on the first stage: it is on the last, which is the first only where "
+        "pp is 1"
+    ),
+    "no head": (
+        "the head is left out: where it is not tied to the embedding it is a matrix of its own, "
+        "and with pp = 1 it is on this device"
+    ),
+    "one micro-batch": (
+        "one micro-batch is counted: a stage of 1F1B holds min(pp, micro_batches) of them at once"
+    ),
+    "all micro-batches": (
+        "all micro-batches are counted: a stage of 1F1B holds only min(pp, micro_batches) at once"
+    ),
+    "pp micro-batches": (
+        "pp micro-batches are counted, also where there are fewer: it is min(pp, micro_batches)"
+    ),
+    "as without chunks": (
+        "chunks are ignored: interleaved, the first stage has min(pp·chunks + pp − 1, "
+        "micro_batches·chunks) chunks in flight"
+    ),
+    "all layers": "the activations of all layers are counted: a device keeps those of its stage",
+    "sp ignored": (
+        "sequence_parallel is ignored: with it all that a layer keeps must be divided by tp, also "
+        "10·S·h (norms, dropouts, inputs)"
+    ),
     "sp always": (
-        "without sequence parallelism 10·S·h of a layer are not divided by tp: norms, dropouts"
+        "10·S·h of a layer (norms, dropouts, inputs) are divided by tp: that is right only with "
+        "sequence parallelism"
     ),
-    "cp ignored": "a device has s/cp tokens",
-    "cp twice": "scores are of s/cp tokens with all s: 5as/h keeps the whole sequence",
-    "scores kept": "selective recomputation does not keep the scores' 5as/h",
-    "scores dropped": "without recomputation the scores' 5as/h are kept, too",
-    "micro-batch of one": "a micro-batch has micro_batch sequences",
+    "cp ignored": "cp is ignored: a device has s/cp tokens",
+    "cp twice": (
+        "the scores are divided by cp twice: each of the s/cp tokens has scores with all s tokens, "
+        "so in 5as/h stands the whole s"
+    ),
+    "scores kept": ("the scores (5as/h) are counted: selective recomputation does not keep them"),
+    "scores dropped": "the scores (5as/h) are left out: without recomputation they are kept, too",
+    "micro-batch of one": "micro_batch is ignored: so many sequences are in a micro-batch",
 }
 
 # step_time --------------------------------------------------------------------------------------
@@ -180,7 +259,10 @@ def off_by(ratio: float) -> str | None:
         if abs(ratio / factor - 1) < 0.08:
             return why
     if ratio < 0.7:
-        return "products do not run at the peak: large ones reach about two thirds of it"
+        return (
+            "products run at the peak of the data sheet: large ones reach only about two thirds of "
+            "it"
+        )
     return None
 
 
@@ -199,24 +281,61 @@ UNREFUSED = "a plan that cannot be is ranked"
 
 
 def wrong_refusal(
-    plan: dict[str, Any], got: str | None, expected: str | None, numbers: Sequence[Any]
+    plan: Mapping[str, Any],
+    layers: int,
+    got: str | None,
+    expected: str | None,
+    undivided: Sequence[str] = (),
 ) -> str | None:
-    """Why a plan may be refused, or not, as it should not be."""
+    """Why a plan may be refused, or not, as it should not be. undivided: what cannot be divided."""
     if expected is None:
-        return "the plan fits; layers need not be divided evenly" if got == "division" else None
-    if got is None and expected == "memory":
-        return "memory is not compared with cluster.usable_memory"
+        uneven = got == "division" and layers % (plan["pp"] * plan["chunks"])
+        return (
+            "a plan whose stages have unequal numbers of layers is refused: layers need not be "
+            "divided evenly"
+            if uneven
+            else None
+        )
     if got is None and expected == "product":
         return "the product of the sizes is not compared with the devices"
     if got is None and expected == "batch":
         return "the sequences of a step are not compared with batch_tokens"
-    if got is None:
-        names = [name for name in ("tp", "cp", "ep", "chunks", "pp") if plan[name] > 1]
-        return f"what {', '.join(names)} must divide is not looked at"
+    if got is None and undivided:
+        return f"{undivided[0]}: this is not checked"
     return "kinds are tried in the order product, division, batch, memory: the first that holds"
 
 
-def not_tried(first: dict[str, Any], best: dict[str, Any]) -> str:
-    """What the better plan has that the student's own best one has not."""
-    differs = [name for name in best if best[name] != first[name]]
-    return f"not all of these are tried: {', '.join(differs)}"
+def own_memory(own: float | None, usable: float, memory: float) -> str:
+    """Why a plan may be ranked that needs too much. own: bytes by the student's own function."""
+    if own is not None and own <= usable:
+        return f"memory_per_device says {own / 1e9:.1f} GB for this plan: that is too little"
+    if own is not None and own <= memory:
+        return (
+            "what a plan needs is compared with cluster.memory: only cluster.usable_memory of it "
+            "may be filled"
+        )
+    return "what a plan needs is not compared with cluster.usable_memory, nor with any limit"
+
+
+def made_up(own: float | None, usable: float) -> str:
+    """Why a plan may be refused for its memory, though it fits."""
+    if own is not None and own > usable:
+        return f"memory_per_device says {own / 1e9:.1f} GB for this plan: that is too much"
+    return (
+        "the refusal is made up: by its own memory_per_device the plan fits. A plan that fits must "
+        "be ranked, however slow"
+    )
+
+
+def not_tried(best: Mapping[str, Any], tried: Sequence[Mapping[str, Any]]) -> str:
+    """What of the better plan no plan in the student's own list of the same layout has."""
+    layout = ("dp", "pp", "tp", "cp", "ep")
+    same = [each for each in tried if all(each[name] == best[name] for name in layout)]
+    if not same:
+        return "with these sizes (dp, pp, tp, cp, ep) no plan is tried"
+    rest = [name for name in best if name not in layout and name != "micro_batches"]
+    lacking = [name for name in rest if best[name] not in {each[name] for each in same}]
+    if lacking:
+        words = " or ".join(f"{name}={best[name]}" for name in lacking)
+        return f"no plan of these sizes (dp, pp, tp, cp, ep) is tried with {words}"
+    return "each of these values is tried with these sizes, but not all together"

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from grader.checks.settings import CannotRun
+from grader.commands.options import Language
+from grader.report.language import language_of
 
 
 class Executor(StrEnum):
@@ -80,10 +82,15 @@ def batch(
     unsandboxed: Annotated[
         bool, typer.Option("--unsandboxed", help="students' code can read what you can: grade it")
     ] = False,
+    lang: Language = None,
 ) -> int:
-    """Grade everybody's latest valid link. Killed or interrupted: the same command goes on."""
+    """Grade everybody's latest valid link.
+
+    Killed or interrupted: the same command goes on.
+    """
     from grader.submission.batch import BatchOptions, run_batch
     from grader.submission.course import Course, load_course, moment
+    from grader.submission.pages import summary
     from grader.submission.sheet import BadSheet
     from grader.submission.times import BadTime, parse_zone
 
@@ -117,17 +124,14 @@ def batch(
             unsandboxed=unsandboxed,
             seed=seed,
             executor=executor.value,
+            language=language_of(lang),
         )
         grades = run_batch(sheet, what or (), out, options, _say, settings)
     except (BadSheet, BadTime) as error:
         raise CannotRun(str(error)) from None
     except KeyboardInterrupt:
         raise CannotRun("interrupted: the same command goes on where this one stopped") from None
-    counts: dict[str, int] = {}
-    for grade in grades:
-        counts[grade.status] = counts.get(grade.status, 0) + 1
-    listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    print(f"{len(grades)} students: {listed}")
+    print(summary(grades, options.language))
     print(f"{out / 'gradebook.csv'}, {out / 'index.html'}")
     return 0
 

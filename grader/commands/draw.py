@@ -16,7 +16,7 @@ from grader.commands.options import Solution
 def draw(
     task: Annotated[str, typer.Argument(help="a6.gpipe_schedule, or a router: a8.top_k_router")],
     ranks: Annotated[int, typer.Option(min=1, help="ranks of the pipeline")] = 4,
-    microbatches: Annotated[int, typer.Option(min=1)] = 8,
+    microbatches: Annotated[int, typer.Option(min=1, help="micro-batches of a step")] = 8,
     chunks: Annotated[int, typer.Option(min=1, help="stages a rank, of interleaved ones")] = 2,
     costs: Annotated[
         str, typer.Option(metavar="F,I,W,FB", help="seconds per stage chunk")
@@ -29,7 +29,7 @@ def draw(
         Path | None, typer.Option("-o", "--output", metavar="FILE.svg", help="draw it here")
     ] = None,
 ) -> int:
-    """Draw a schedule that the solution makes, or the load of experts under its router."""
+    """Draw the solution's schedule, or the load of its experts."""
     from grader.report.draw_load import ROUTERS, draw_load
     from grader.report.draw_schedule import draw_schedule
 

@@ -27,7 +27,10 @@ def hint(
     reset: Annotated[bool, typer.Option("--reset", help="begin with the first one")] = False,
     lang: Language = None,
 ) -> int:
-    """Print the next hint for a task, up to three. They do not cost points."""
+    """Print the next hint for a task, up to three.
+
+    They do not cost points.
+    """
     language = language_of(lang)
     if (name := task.strip().rstrip("/")) in {
         n for a in tasks.ASSIGNMENTS for n in (a.key, a.name)
@@ -51,7 +54,7 @@ def hint(
         try:
             _remember(project, found.id, last)
         except OSError as error:
-            console.print(f"note: {error}", markup=False)
+            console.print(text(language, "note", message=error), markup=False)
     key = "more_hints" if last < len(hints) else "no_more_hints"
     handout = f"assignments/{found.assignment}/README.{'zh-CN.md' if language == 'zh' else 'md'}"
     last_line = Text(text(language, key, task=found.id, handout=handout), style="dim")

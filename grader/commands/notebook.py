@@ -14,7 +14,7 @@ from grader.notebooks import NotebookError, build, execute, is_stub, spliced, ta
 from grader.report.files import write_atomically
 
 app = typer.Typer(
-    help="Notebooks: write cells into the stubs, or make the notebooks.",
+    help="Write a notebook's cells into the stubs, or make the notebooks.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -24,7 +24,10 @@ Which = Annotated[list[str] | None, typer.Argument(help="a2 or a path; default: 
 
 @app.command()
 def export(which: Which = None, solution: Solution = "assignments") -> int:
-    """Write the cells that are tagged with a task into its file. Nothing else there changes."""
+    """Write the cells that are tagged with a task into its file.
+
+    Nothing else there changes.
+    """
     nbformat: Any = importlib.import_module("nbformat")
     folder = solution_folder(solution)
     for path in _notebooks(which or []):
@@ -50,7 +53,7 @@ def export(which: Which = None, solution: Solution = "assignments") -> int:
 
 @app.command("build")
 def make(which: Which = None) -> int:
-    """Make notebooks from notebooks/src and run them, so that their outputs are there."""
+    """Make notebooks from notebooks/src, and run them for their outputs."""
     nbformat: Any = importlib.import_module("nbformat")
     root = project_folder()
     sources = sorted((root / "notebooks" / "src").glob("a*.py"))

@@ -24,9 +24,12 @@ def plan(
     top: Annotated[int, typer.Option(min=1, max=100, help="layouts to show")] = 5,
     solution: Solution = "assignments",
 ) -> int:
-    """The best plans to train a model, by the solution's planner: memory, bubble, traffic, time.
+    """Find the best plans to train a model, by the solution's planner.
+
+    Each with its memory, bubble, traffic and time.
 
     A model in a file: the fields of `given.Model`, name = "mine", layers = 24, hidden = 2048, …
+
     Exit status: 1 when no plan fits.
     """
     from grader.report.plans import describe, find_plans

@@ -12,7 +12,7 @@ import typer
 
 from grader.checks.settings import CannotRun, project_folder
 from grader.commands.options import Language
-from grader.report.language import language_of
+from grader.report.language import language_of, text, translated
 
 READY, NOT_READY = 0, 1
 
@@ -28,31 +28,33 @@ def submit(
     no_grade: Annotated[bool, typer.Option("--no-grade", help="only look at the checkout")] = False,
     lang: Language = None,
 ) -> int:
-    """Check, grade and print the link to hand in. Exit status: 0 with a link, 1 without."""
+    """Look at the checkout, grade, and print the link to hand in.
+
+    Exit status: 0 with a link, 1 without.
+    """
     from grader.submission.checkout import NoCheckout, look
 
-    project = project_folder()
+    project, language = project_folder(), language_of(lang)
     try:
         found = look(project, remote, branch)
     except NoCheckout as error:
         raise CannotRun(f"submit: {error}") from None
-    _say(found.problems, found.notes)
+    _say(found.problems, found.notes, language)
     if not no_grade:
-        _grade(what or [], report, no_throughput, language_of(lang), found.link, found.sha)
+        _grade(what or [], report, no_throughput, language, found.link, found.sha)
     if not found.link:
-        print("no link yet: put right what is listed first, then run grader submit again")
+        print(text(language, "no_link"))
         if not no_grade:  # the table of results has pushed them out of sight
-            _say(found.problems, [])
+            _say(found.problems, [], language)
         return NOT_READY
     print(found.link)
     return READY
 
 
-def _say(problems: list[str], notes: list[str]) -> None:
-    for problem in problems:
-        print(f"problem: {problem}")
-    for note in notes:
-        print(f"note: {note}")
+def _say(problems: list[str], notes: list[str], language: str) -> None:
+    for key, messages in (("problem", problems), ("note", notes)):
+        for message in messages:
+            print(text(language, key, message=translated(language, message)))
     sys.stdout.flush()
 
 
@@ -70,6 +72,7 @@ def _grade(
     if code not in (0, 1):
         raise CannotRun("submit: the grader could not be run; see above")
     document = json.loads((report / "results.json").read_text(encoding="utf-8"))
-    facts = [("commit", sha), *([("link", link)] if link else [])]
+    facts = [(text(lang, name), value) for name, value in (("commit", sha), ("link", link))]
+    facts = [(name, value) for name, value in facts if value]
     write_atomically(report / "report.html", report_page(document, lang=lang, facts=facts))
     print(f"{report / 'report.html'}, {report / 'report.md'}")

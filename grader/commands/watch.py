@@ -19,7 +19,7 @@ from rich.text import Text
 from grader import tasks
 from grader.checks.results import Results
 from grader.checks.settings import CannotRun
-from grader.report.language import text
+from grader.report.language import text, translated
 
 POLL_SECONDS = 0.1
 #: Collects garbage several times at the end of every run of pytest.
@@ -156,7 +156,7 @@ class Watch:
         try:
             results = self.run(touched)
         except CannotRun as error:
-            self.console.print(Text(str(error), style="red"))
+            self.console.print(Text(translated(self.language, str(error)), style="red"))
             return Results(str(self.folder), "", 0)
         return None if results.interrupted else results
 

@@ -28,7 +28,7 @@ _DEPTH = 4  # fields may hold messages; so deep
 _INDENT = 2  # positions of ranks; the lines of a traceback stand further in
 _CHINESE = re.compile(r"[\u4e00-\u9fff，。：；（）、]")
 _PRINTED = "It printed:"
-_PHRASE = re.compile(r"\b[a-z]{2,} [a-z]{2,}")
+_PHRASE = re.compile(r"\b[a-z]{2,} [a-z]{2,}|\ban? [A-Za-z]")
 _QUOTED = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`")
 _BRACKETED = re.compile(r"\([^()\n]*\)|\[[^\[\]\n]*\]|\{[^{}\n]*\}")
 #: "src and 7", "4 or tensor("
@@ -38,6 +38,11 @@ _SETS_OFF = (": ", ". ", "; ", "(")
 _NUMBER, _ANYTHING = "-?[0-9]+", r"[^\n]+?"
 #: What stands behind a field that is a whole number.
 _COUNTED = (" ranks", " more ranks")
+#: What stands behind a first field that is one, where nothing follows: "4 GPUs".
+_COUNTS = re.compile(
+    r" (?:bytes|links|GPUs|NICs|leaves|spines|hosts each|(?:core|aggregation) switches"
+    r"|commits|days|min)"
+)
 
 
 def entries(content: str) -> dict[str, str]:
@@ -156,13 +161,17 @@ def _label(label: str, depth: int) -> str:
     """What a case is called, a list of words: each by itself, shapes and dtypes as they are."""
     if _is_code(label):
         return label
-    whole = _sentence(label, depth)
+    parts = [part.split(": ") for part in _items(label)]
+    words = [[_word(word, depth) for word in part] for part in parts]
+    alone = len(parts) == 1 or any(
+        new == old and _is_english(old)
+        for old_part, new_part in zip(parts, words, strict=True)
+        for old, new in zip(old_part, new_part, strict=True)
+    )
+    whole = _sentence(label, depth) if alone else find(label)
     if whole is not None:
         return whole
-    parts = [[_word(word, depth) for word in part.split(": ")] for part in _items(label)]
-    if ", ".join(": ".join(part) for part in parts) == label:
-        return label
-    return "，".join("：".join(part) for part in parts)
+    return label if words == parts else "，".join("：".join(part) for part in words)
 
 
 def _word(word: str, depth: int) -> str:
@@ -203,7 +212,17 @@ def _is_value(value: str) -> bool:
     """One value, not a stretch of several sentences."""
     bare = _bare(value)
     alone = _is_whole(value) and ": " not in bare and "; " not in bare
-    return alone or _JOINED.fullmatch(value) is not None
+    return alone or _is_cut(value) or _JOINED.fullmatch(value) is not None
+
+
+def _is_cut(value: str) -> bool:
+    """Code that was too long to be shown whole, so that brackets may be open."""
+    return _is_code(value) and value.endswith("…")
+
+
+def _is_english(value: str) -> bool:
+    """Words that nobody has translated, beside what stands in quotes or brackets."""
+    return not _is_cut(value) and _PHRASE.search(_bare(value)) is not None
 
 
 def _by_form(message: str, depth: int) -> str | None:
@@ -224,7 +243,7 @@ def _by_form(message: str, depth: int) -> str | None:
             name: _label(value, depth - 1) if name in form.labels else _field(value, depth - 1)
             for name, value in found.items()
         }
-        if any(fields[n] == found[n] and _PHRASE.search(_bare(found[n])) for n in form.values):
+        if any(fields[n] == found[n] and _is_english(found[n]) for n in form.values):
             continue  # half of the sentence would be English
         return _filled(form.words, fields)
     return None
@@ -247,7 +266,7 @@ def _filled(words: str, fields: Mapping[str, str]) -> str:
 
 
 def _field(value: str, depth: int) -> str:
-    if _is_code(value):
+    if _is_code(value) and not _is_english(value):
         return value
     if _JOINED.fullmatch(value):
         return value.replace(" and ", " 和 ").replace(" or ", " 或 ")
@@ -293,6 +312,7 @@ def _form(message: str, words: str) -> _Form:
             pattern += f"(?P=f{part})"
             continue
         number = before.endswith(("rank ", "Rank ")) or after.startswith(_COUNTED)
+        number = number or (place == 1 and not before and _COUNTS.fullmatch(after) is not None)
         pattern += f"(?P<f{part}>{_NUMBER if number else _ANYTHING})"
         if place == 1 and not before and after.startswith(":"):
             labels.add(part)

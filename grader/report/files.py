@@ -100,5 +100,5 @@ def markdown(results: Results, language: str) -> str:
                 ]
         for warning in task.warnings:
             lines += ["", f"## {task.task}: {text(language, 'warning')}", ""]
-            lines += [f"    {line}" for line in warning.splitlines()]
+            lines += [f"    {line}" for line in translated(language, warning).splitlines()]
     return "\n".join(lines) + "\n"

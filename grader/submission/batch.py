@@ -21,6 +21,7 @@ from typing import Final
 from grader import tasks
 from grader.checks.settings import CannotRun, project_folder
 from grader.harness.directories import remove_directory
+from grader.report.language import text, translated
 from grader.submission import confinement, executors
 from grader.submission.books import Books
 from grader.submission.choose import Choice, choose
@@ -48,6 +49,7 @@ class BatchOptions:
     only: grade these students again. any_kit: even with another version of the kit than before.
     strict: no links to branches. allow_local: paths for links. unsandboxed: the user knows that
     the students' code can read and write what he can. seed: of all inputs, else a secret one.
+    language: of what is said, and of the pages.
     """
 
     device: str = "auto"
@@ -61,6 +63,7 @@ class BatchOptions:
     unsandboxed: bool = False
     seed: int | None = None
     executor: executors.Name = "local"
+    language: str = "en"
     fetch_limits: GitLimits = field(default_factory=GitLimits)
 
 
@@ -86,14 +89,16 @@ def run_batch(
     selected = tasks.select(whats or list(course.weights))
     keys = list(dict.fromkeys(task.id.partition(".")[0] for task in selected))
     read = read_sheet(sheet, course.columns, course.zone)
+    language = options.language
     for note in read.notes:
-        say(note)
+        say(text(language, "note", message=translated(language, note)))
     choice = choose(read, course, keys, strict=options.strict, local=options.allow_local)
     for unread in choice.unread:
-        say(f"line {unread.entry.line} ({unread.entry.student}) does not count: {unread.reason}")
+        line = f"line {unread.entry.line} ({unread.entry.student}) does not count: {unread.reason}"
+        say(translated(language, line))
     store = Store(out)
     try:
-        books = Books(store, out, course, choice, selected)
+        books = Books(store, out, course, choice, selected, language)
         batch = _Batch(store, out, books, course, choice, selected, options, say)
         batch.prepare()
         with scratch_folder(store) as scratch:
@@ -205,7 +210,8 @@ class _Batch:
         rows = self._mine("new", "dead")
         # All files of the table: one assignment may build on another.
         paths = tasks.student_files()
-        progress = Progress("fetched", len(rows), self._say)
+        language = self._options.language
+        progress = Progress("fetched", len(rows), self._say, language)
         with ThreadPoolExecutor(_FETCHES, thread_name_prefix="fetch") as pool:
             running = {
                 pool.submit(
@@ -225,11 +231,11 @@ class _Batch:
                         found = future.result()
                     except CloneError as error:
                         self._store.dead(row.id, str(error))
-                        progress.step(f"{row.student}: not fetched: {error}")
+                        progress.step(told(row, language, "not fetched", str(error)))
                     else:
                         remarks = self._remarks(found, row)
                         self._store.fetched(row.id, found.sha, found.files, remarks)
-                        progress.step(f"{row.student}: {found.sha[:12]}")
+                        progress.step(told(row, language, found.sha[:12]))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -251,7 +257,9 @@ class _Batch:
         jobs = max(1, self._options.jobs) if part == "correctness" else 1
         most = max(self._limit(self._ids(row)) for row in rows)
         executor = executors.make_executor(self._options.executor, jobs, self._out / "jobs", most)
-        progress = Progress("graded" if part == "correctness" else "timed", len(rows), self._say)
+        language = self._options.language
+        verb = "graded" if part == "correctness" else "timed"
+        progress = Progress(verb, len(rows), self._say, language)
         running: dict[executors.Handle, Row] = {}
         waiting = list(reversed(rows))
         try:
@@ -261,7 +269,7 @@ class _Batch:
                     work = self._work(row, part, scratch)
                     if work is None:
                         self._timed(row, None)
-                        progress.step(f"{row.student}: nothing to time")
+                        progress.step(told(row, language, "nothing to time"))
                         continue
                     self._store.began(row.id, part)
                     running[executor.submit(work)] = row
@@ -274,7 +282,7 @@ class _Batch:
                     else:
                         self._timed(row, outcome)
                     self._books.update(row.student)
-                    progress.step(f"{row.student}: {in_words(self._store.row(row.id))}")
+                    progress.step(in_words(self._store.row(row.id), language))
                 if not over and running:
                     time.sleep(_LOOK_SECONDS)
         finally:
@@ -357,9 +365,18 @@ def link_of(row: Row) -> Link:
     return Link(row.url, row.ref, "short" if hexadecimal and len(row.ref) >= 7 else "ref")
 
 
-def in_words(row: Row) -> str:
+def told(row: Row, language: str, *words: str) -> str:
+    """ "ann: not fetched: …": what there is to say of somebody."""
+    parts = [row.student, *(translated(language, each) for each in words)]
+    return text(language, "colon").join(parts)
+
+
+def in_words(row: Row, language: str) -> str:
     """What became of it, in one line."""
     if row.document is None:
-        return f"{row.status}: {row.note}"
-    total = f"{row.document['points']:g} of {row.document['max_points']:g}"
-    return f"{total} ({row.note})" if row.note else total
+        return told(row, language, row.status, row.note)
+    points, most = (f"{row.document[key]:g}" for key in ("points", "max_points"))
+    total = text(language, "of_most", points=points, most=most)
+    if row.note:
+        total += text(language, "brackets", words=translated(language, row.note))
+    return told(row, language, total)

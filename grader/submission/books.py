@@ -32,12 +32,14 @@ class Books:
         course: Course,
         choice: Choice,
         selected: Sequence[tasks.Task],
+        language: str = "en",
     ) -> None:
         self._store = store
         self._out = out
         self._course = course
         self._choice = choice
         self._selected = selected
+        self._language = language
         self._next = 0.0
 
     def grades(self) -> list[StudentGrade]:
@@ -54,20 +56,21 @@ class Books:
         write_gradebook(self._out / "gradebook.csv", grades, self._selected)
         for grade in grades:
             if grade.student == student:
-                write_student(self._out, grade)
+                write_student(self._out, grade, self._language)
         end = time.monotonic()
         self._next = end + 20 * (end - begin)
 
     def write(self, title: str) -> list[StudentGrade]:
         """Everything."""
-        grades = self.grades()
+        language, grades = self._language, self.grades()
         unread = self._choice.unread
         write_gradebook(self._out / "gradebook.csv", grades, self._selected)
         write_unread(self._out / "unread.csv", unread)
         for grade in grades:
-            write_student(self._out, grade)
-        write_overview(self._out, self._course.name or title, grades, unread, self._selected)
-        write_leaderboard(self._out, grades)
+            write_student(self._out, grade, language)
+        title = self._course.name or title
+        write_overview(self._out, title, grades, unread, self._selected, language)
+        write_leaderboard(self._out, grades, language)
         found = suspicions(self._store, self._store.rows(), project_folder())
-        write_suspicions(self._out, found)
+        write_suspicions(self._out, found, language)
         return grades

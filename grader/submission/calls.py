@@ -73,7 +73,7 @@ def _python(listed: list[Token]) -> Iterator[tuple[str, int]]:
             word = _STRINGS.search(token.text)
             # Docstrings may speak of what they like.
             if word is not None and not token.text.lstrip("rRbBuUfF").startswith(('"""', "'''")):
-                yield f"the text {word[0]!r}", token.line
+                yield repr(word[0]), token.line
             at += 1
             continue
         if token.kind != "name":

@@ -172,7 +172,7 @@ def _unpushed(git: _Git, found: Checkout, remote: str) -> None:
     if holding:
         return
     ahead = git.line("rev-list", "--count", "HEAD", "--not", f"--remotes={remote}")
-    count = f"{ahead} commit{'s' * (ahead != '1')}" if ahead else "the commit"
+    count = "the commit" if not ahead else "1 commit" if ahead == "1" else f"{ahead} commits"
     target = found.branch or "HEAD:main"
     found.problems.append(f"not pushed: {count}: git push {remote} {target}")
 
@@ -188,4 +188,5 @@ def link_to(url: str, sha: str) -> str:
 
 def _some(paths: list[str]) -> str:
     more = len(paths) - _MOST
-    return ", ".join(paths[:_MOST]) + (f" and {more} more" if more > 0 else "")
+    shown = ", ".join(paths[:_MOST])
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -108,7 +108,10 @@ def _read(
         raise BadLink(entry.problem)
     link = parse_link(entry.link, rules)
     if strict and not link.pinned:
-        raise BadLink(f"{NOT_PINNED} (--strict): {entry.link[:200]!r}")
+        raise BadLink(
+            f"{entry.link[:200]!r} names a branch or tag, not a commit (--strict): what it leads "
+            "to can change"
+        )
     if not entry.assignment:
         return link, tuple(assignments)
     named = re.search(r"a?\s*(\d+)", entry.assignment.casefold())

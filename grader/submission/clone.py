@@ -138,8 +138,14 @@ class Clone:
             for place in ("refs/heads", "refs/tags"):
                 if f"{place}/{name}" in refs:
                     return refs[f"{place}/{name}"]
-        what = "commit begins with" if link.kind == "short" else "branch or tag is named"
-        raise CloneError(f"no {what} {link.ref[:100]}: was it pushed? was it pushed away by force?")
+        if link.kind == "short":
+            raise CloneError(
+                f"no commit begins with {link.ref}: was it pushed? was it pushed away by force?"
+            )
+        raise CloneError(
+            f"no branch or tag is named {link.ref[:100]}: was it pushed? was it pushed away by "
+            "force?"
+        )
 
     def _fetch_history(self, refs: dict[str, str]) -> None:
         """The commits of all branches, tags and pull requests, without files; once."""
@@ -193,23 +199,29 @@ class Clone:
         return self._git("cat-file", "blob", name)
 
 
+_CLOSED = re.compile(
+    r"could not read (Username|Password)|Authentication failed|[Rr]epository '?.*not found|"
+    r"returned error: 40[134]|Permission denied|does not exist|not appear to be a git"
+)
+_MOVED = re.compile(r"redirect|returned error: 30\d")
+_BROKEN = re.compile(
+    r"Could not resolve host|Failed to connect|Connection (refused|timed out|reset)|"
+    r"unable to access|Operation too slow|early EOF|RPC failed"
+)
+
+
 def explain(words: str) -> str:
     """git's last words as a person would say them."""
     known = (
-        (r"could not read (Username|Password)|Authentication failed|[Rr]epository '?.*not found|"
-         r"returned error: 40[134]|Permission denied|does not exist|not appear to be a git",
-         "the repository is private, or there is none of this name: nobody can read it without "
-         "an account"),
-        (r"redirect|returned error: 30\d", "the repository has moved: hand in a link to where it "
-         "is now"),
-        (r"Could not resolve host|Failed to connect|Connection (refused|timed out|reset)|"
-         r"unable to access|Operation too slow|early EOF|RPC failed",
-         "the host cannot be reached, or broke off: run the batch again"),
+        (_CLOSED, "the repository is private, or there is none of this name: nobody can read it "
+         "without an account"),
+        (_MOVED, "the repository has moved: hand in a link to where it is now"),
+        (_BROKEN, "the host cannot be reached, or broke off: run the batch again"),
     )  # fmt: skip
     lines = [line for line in words.strip().splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
     last = (telling or lines or ["git failed"])[-1]
     for pattern, meaning in known:
-        if re.search(pattern, words):
+        if pattern.search(words):
             return f"{meaning} ({last[:200]})"
     return last[:300]

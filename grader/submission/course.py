@@ -158,8 +158,9 @@ def _assignment(name: str) -> str:
 
 def _only(found: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
     for key in found:
+        name = f"{where}{key}"
         if key not in known:
-            raise _BadValue(f"{where}{key} is unknown: expected one of {', '.join(known)}")
+            raise _BadValue(f"{name} is unknown: expected one of {', '.join(known)}")
 
 
 def _get(document: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:

@@ -90,8 +90,8 @@ def _student(
         if status == "graded" and any(course.late.factor(late) < 1 for late in row.late.values()):
             status = "late"
         statuses.add(status)
-        prefix = f"line {row.line}: " * (len(rows) > 1)
-        found.notes += [prefix + note for note in [row.note, *row.warnings, *row.remarks] if note]
+        notes = [note for note in [row.note, *row.warnings, *row.remarks] if note]
+        found.notes += [f"line {row.line}: {n}" for n in notes] if len(rows) > 1 else notes
         for key, late in row.late.items():
             _assignment(found, row, key, late, course)
     found.status = min(statuses, key=_WORST.index)
@@ -134,6 +134,8 @@ def words(late: timedelta) -> str:
     minutes = max(1, round(late.total_seconds() / 60)) if late else 0
     days, minutes = divmod(minutes, 24 * 60)
     hours, minutes = divmod(minutes, 60)
+    if days and hours:
+        return f"1 day {hours} h" if days == 1 else f"{days} days {hours} h"
     if days:
-        return f"{days} day{'s' * (days != 1)}" + f" {hours} h" * bool(hours)
+        return "1 day" if days == 1 else f"{days} days"
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"

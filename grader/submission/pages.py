@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader import tasks
 from grader.report.files import write_atomically
+from grader.report.language import text, translated
 from grader.report.page import render
 from grader.submission.choose import Unread
 from grader.submission.gradebook import write_csv
 from grader.submission.grades import StudentGrade, tasks_of, words
-from grader.submission.suspicions import Suspicion
+from grader.submission.suspicions import REFERENCE, Suspicion
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,29 @@ def write_overview(
     grades: Sequence[StudentGrade],
     unread: Sequence[Unread],
     selected: Sequence[tasks.Task],
+    lang: str = "en",
 ) -> None:
     """`index.html`."""
-    counts: dict[str, int] = {}
-    for grade in grades:
-        counts[grade.status] = counts.get(grade.status, 0) + 1
-    summary = f"{len(grades)} students: " + ", ".join(f"{n} {name}" for name, n in counts.items())
     page = render(
         "batch.html",
+        lang=lang,
         title=title,
-        summary=summary,
+        summary=summary(grades, lang),
         grades=[(grade, page_name(grade.student)) for grade in grades],
         keys=list(dict.fromkeys(task.id.partition(".")[0] for task in selected)),
         unread=unread,
     )
     write_atomically(folder / "index.html", page)
+
+
+def summary(grades: Sequence[StudentGrade], lang: str) -> str:
+    """ "60 students: 2 dead link, 58 graded"."""
+    counts = sorted(Counter(grade.status for grade in grades).items())
+    listed = text(lang, "comma").join(
+        text(lang, "counted", count=count, status=translated(lang, status))
+        for status, count in counts
+    )
+    return text(lang, "students", count=len(grades), listed=listed)
 
 
 def leaderboard(grades: Sequence[StudentGrade]) -> list[tuple[str, str, list[Place]]]:
@@ -85,10 +95,11 @@ def leaderboard(grades: Sequence[StudentGrade]) -> list[tuple[str, str, list[Pla
     ]
 
 
-def write_leaderboard(folder: Path, grades: Sequence[StudentGrade]) -> None:
+def write_leaderboard(folder: Path, grades: Sequence[StudentGrade], lang: str = "en") -> None:
     """`leaderboard.html` and `leaderboard.csv`."""
     boards = leaderboard(grades)
-    write_atomically(folder / "leaderboard.html", render("leaderboard.html", boards=boards))
+    page = render("leaderboard.html", boards=boards, lang=lang)
+    write_atomically(folder / "leaderboard.html", page)
     head = ["check", "baseline", "place", "student", "ratio", "low", "high"]
     lines = [
         [title, baseline, str(number), p.student, f"{p.ratio:g}", f"{p.low:g}", f"{p.high:g}"]
@@ -98,8 +109,9 @@ def write_leaderboard(folder: Path, grades: Sequence[StudentGrade]) -> None:
     write_csv(folder / "leaderboard.csv", [head, *lines])
 
 
-def write_suspicions(folder: Path, found: Sequence[Suspicion]) -> None:
+def write_suspicions(folder: Path, found: Sequence[Suspicion], lang: str = "en") -> None:
     """`suspicions.html` and `suspicions.csv`."""
-    write_atomically(folder / "suspicions.html", render("suspicions.html", found=found))
+    page = render("suspicions.html", found=found, lang=lang, reference=REFERENCE)
+    write_atomically(folder / "suspicions.html", page)
     lines = [[each.kind, ", ".join(each.students), each.where, each.what] for each in found]
     write_csv(folder / "suspicions.csv", [["kind", "students", "where", "what"], *lines])

@@ -79,8 +79,9 @@ def read_text(path: Path) -> tuple[str, str]:
         if "\0" in text or (encoding == "gb18030" and re.search("[\x80-\x9f\ue000-\uf8ff]", text)):
             continue
         return text, encoding
-    hint = ": save it as CSV first" if data.startswith((b"PK", b"\xd0\xcf\x11\xe0")) else ""
-    raise BadSheet(f"{path} is text neither in UTF-8 nor in GBK (GB 18030){hint}")
+    if data.startswith((b"PK", b"\xd0\xcf\x11\xe0")):
+        raise BadSheet(f"{path} is a spreadsheet's own file: save it as CSV first")
+    raise BadSheet(f"{path} is text neither in UTF-8 nor in GBK (GB 18030)")
 
 
 def read_sheet(path: Path, columns: Columns | None = None, zone: tzinfo | None = None) -> Sheet:
@@ -137,9 +138,7 @@ def _places(header: Sequence[str], columns: Columns, path: Path) -> dict[str, in
             continue
         matches = [place for place, word in enumerate(words) if word == wanted.strip().casefold()]
         if not matches:
-            raise BadSheet(
-                f"{path}: no column is named {wanted!r}: there are {', '.join(header)[:300]}"
-            )
+            raise BadSheet(f"{path}: no column is named {wanted!r}: there are {_listed(header)}")
         places[kind] = matches[0]
     if not places and any("://" in word or "git@" in word or "/" in word for word in words):
         return None
@@ -150,14 +149,18 @@ def _places(header: Sequence[str], columns: Columns, path: Path) -> dict[str, in
                 places[kind] = place
     if "link" not in places:
         if columns != Columns() or len(header) > 2:
-            raise BadSheet(
-                f"{path}: no column of links was found: there are {', '.join(header)[:300]}"
-            )
+            raise BadSheet(f"{path}: no column of links was found: there are {_listed(header)}")
         return None
     if "student" not in places:
         free = [place for place in range(len(header)) if place not in places.values()]
         places["student"] = places.pop("name") if "name" in places else (free or [0])[0]
     return places
+
+
+def _listed(header: Sequence[str]) -> str:
+    """The heads of columns, as many as go into a line."""
+    shown = ", ".join(repr(head[:40]) for head in header[:10])
+    return f"{shown}, …" if len(header) > 10 else shown
 
 
 def _find(words: Sequence[str], kind: str, taken: set[int]) -> int | None:

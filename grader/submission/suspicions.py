@@ -42,7 +42,7 @@ def suspicions(store: Store, rows: Sequence[Row], project: Path) -> list[Suspici
         # Whatever a file of the kit does in the same place is usual there.
         changed = {path: content for path, content in own.items() if content != stubs.get(path)}
         for path, listed in unusual_in(changed, stubs, solved).items():
-            what = ", ".join(f"{name} (line {line})" for name, line in listed.items())
+            what = "; ".join(f"line {line}: {name}" for name, line in listed.items())
             found.append(Suspicion("unusual", (student,), path, what[:1000]))
     found += [
         Suspicion("history", (row.student,), row.sha, NO_BRANCH)
@@ -65,16 +65,12 @@ def _alike(files: Mapping[str, Mapping[str, bytes]], stubs: Mapping[str, bytes])
     pairs: dict[tuple[str, str], list[Pair]] = {}
     for pair in alike(files, stubs):
         pairs.setdefault((pair.first, pair.second), []).append(pair)
-    return [
-        Suspicion(
-            "alike",
-            students,
-            ", ".join(pair.path for pair in listed),
-            "token sequences of the smaller file that are in both: "
-            + ", ".join(f"{100 * pair.share:.0f} %" for pair in listed),
-        )
-        for students, listed in list(pairs.items())[:_MOST]
-    ]
+    found = []
+    for students, listed in list(pairs.items())[:_MOST]:
+        shares = ", ".join(f"{100 * pair.share:.0f} %" for pair in listed)
+        what = f"token sequences of the smaller file that are in both: {shares}"
+        found.append(Suspicion("alike", students, ", ".join(pair.path for pair in listed), what))
+    return found
 
 
 def _same_commit(rows: Sequence[Row]) -> list[Suspicion]:

@@ -93,10 +93,9 @@ def parse_time(
         date_text, rest = _date(given, day_before_month)
         return datetime(*date_text, *_clock(rest), tzinfo=_zone(rest) or zone)
     except ValueError as error:
-        reason = "" if isinstance(error, BadTime) else f" ({error})"
+        got = repr(text[:100]) + ("" if isinstance(error, BadTime) else f" ({error})")
         raise BadTime(
-            f"expected a time like 2026-03-20 23:59 or 2026-03-20T23:59+08:00, got "
-            f"{text[:100]!r}{reason}"
+            f"expected a time like 2026-03-20 23:59 or 2026-03-20T23:59+08:00, got {got}"
         ) from None
 
 

@@ -124,7 +124,8 @@ def _examine(
     """(status, last words of the examiner)."""
     command = [sys.executable, "-m", "grader.submission.examine", str(os.getpid()), "check"]
     command += [*work.tasks, "--solution", str(solution), "--json", str(results)]
-    command += ["--device", work.device, "--seed", str(work.seed)]
+    # What it says is kept, and told to anybody in his own language.
+    command += ["--device", work.device, "--seed", str(work.seed), "--lang", "en"]
     if work.sandboxed:
         command += confinement.options()
     command += ["--no-throughput"] if work.part == "correctness" else ["--", "-k", "throughput"]
@@ -238,7 +239,8 @@ def add_throughput(
         ]
         for place, check in enumerate(checks):
             if left_out(check):
-                message = f"not measured: {reason or 'nothing else of this task earned points'}"
+                why = reason or "nothing else of this task earned points"
+                message = f"not measured: {why}"
                 checks[place] = check | {"status": "failed", "points": 0.0, "message": message}
         task["checks"] = checks
         task["status"] = task_status([_result(check) for check in checks])

@@ -14,10 +14,20 @@ from pathlib import Path
 
 from .answers import ROOT
 
-CHECKS = ROOT / "grader" / "checks"
+GRADER = ROOT / "grader"
+CHECKS = GRADER / "checks"
 #: Names of functions, parameters and variables that hold likely causes.
 FAILURES = ("CheckFailed", "SolutionError", "SolutionTimeout", "Unimplemented", "_fail", "_fault")
 _CAUSES = ("cause", "why", "because", "reason", "suspect", "blame", "said")
+#: Exceptions that the command line prints in one line, and what prints them.
+REFUSALS = ("CannotRun", "ScriptError", "NotebookError", "UnknownTask", "TooFewGpus", "_refuse")
+#: Modules all of whose ValueErrors are refusals; functions that return such messages.
+_REFUSING = ("fabric/cluster_file.py", "fabric/presets.py")
+_REASONS = {"harness/sandbox.py": ("unavailable", "_trial")}
+#: Modules of `submission` that hold code, tables and CSV instead of what is said.
+_SILENT = ("calls.py", "gradebook.py", "store.py", "tokens.py")
+#: Values of course.toml.
+_VALUES = ("in time",)
 
 
 def msgid(node: ast.expr) -> str | None:
@@ -73,8 +83,12 @@ def _is_long(text: str | None) -> bool:
     return text is not None and len(re.sub(r"\{\d\}", "", text).split()) >= 4 and "," not in text
 
 
+def _name(call: ast.Call) -> str:
+    return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
+
+
 def _is_failure(call: ast.Call) -> bool:
-    return getattr(call.func, "id", getattr(call.func, "attr", "")) in FAILURES
+    return _name(call) in FAILURES
 
 
 def causes(path: Path) -> dict[str, int]:
@@ -127,6 +141,9 @@ def failures(path: Path) -> dict[str, int]:
         if isinstance(node, ast.Call) and _is_failure(node) and node.args:
             for text in strings(node.args[0]):
                 found.setdefault(text, node.lineno)
+        elif isinstance(node, ast.Call) and _name(node) == "expect_same":  # what is compared
+            for text in strings(node.args[2]):
+                found.setdefault(text, node.lineno)
     return found
 
 
@@ -137,6 +154,105 @@ def all_failures() -> dict[str, str]:
         for text, line in failures(path).items():
             found.setdefault(text, f"{path.name}:{line}")
     return found
+
+
+def refusals(path: Path) -> dict[str, int]:
+    """Messages of what cannot be run, in a module: msgid → line."""
+    found: dict[str, int] = {}
+    module = path.relative_to(GRADER).as_posix()
+    names = (*REFUSALS, "ValueError") if module in _REFUSING else REFUSALS
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        told: list[ast.expr | None] = []
+        if isinstance(node, ast.Call) and _name(node) in names:
+            told = [*node.args[:1]]
+        elif isinstance(node, ast.FunctionDef) and node.name in _REASONS.get(module, ()):
+            told = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
+        for each in told:
+            for text in strings(each) if each is not None else ():
+                found.setdefault(text, each.lineno if each is not None else 0)
+    return found
+
+
+class _Said(ast.NodeVisitor):
+    """All sentences of a module but documentation, assertions, patterns, tables (`_NAME = …`)."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, int] = {}
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Nobody reads it."""
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if not getattr(node.targets[0], "id", "").startswith("_"):
+            self.visit(node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None and not getattr(node.target, "id", "").startswith("_"):
+            self.visit(node.value)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if getattr(getattr(node.func, "value", None), "id", "") != "re":
+            self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        self._add(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        self._add(node)
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                self.visit(part.value)
+
+    def _add(self, node: ast.expr) -> None:
+        text = msgid(node)
+        if text is not None and is_sentence(text) and text not in _VALUES:
+            self.found.setdefault(text, node.lineno)
+
+
+def said(path: Path) -> dict[str, int]:
+    """What a module of `grader/submission` prints, notes or refuses: msgid → line."""
+    visitor = _Said()
+    visitor.visit(ast.parse(path.read_text(encoding="utf-8")))
+    return visitor.found
+
+
+def on_pages(path: Path) -> dict[str, int]:
+    """What a template says by itself: `translated(lang, "words")`."""
+    content = path.read_text(encoding="utf-8")
+    return {
+        match[1]: content.count("\n", 0, match.start()) + 1
+        for match in re.finditer(r'translated\(lang, "([^"]+)"\)', content)
+    }
+
+
+def all_said() -> dict[str, str]:
+    """Of `submit` and `batch`, and all refusals: msgid → "file:line" of the first place."""
+    found: dict[str, str] = {}
+    submission = GRADER / "submission"
+    places = [
+        *((path, refusals) for path in sorted(GRADER.rglob("*.py"))),
+        *((p, said) for p in sorted(submission.glob("*.py")) if p.name not in _SILENT),
+        *((path, on_pages) for path in sorted((GRADER / "report/templates").glob("*.html"))),
+    ]
+    for path, collect in places:
+        for text, line in collect(path).items():
+            found.setdefault(text, f"{path.name}:{line}")
+    return found
+
+
+def all_help() -> dict[str, str]:
+    """What `grader --help` says, and that of every command: msgid → "--help"."""
+    import typer
+
+    from grader.cli import app
+    from grader.commands import help_text
+
+    found = dict.fromkeys(help_text.texts(typer.main.get_command(app)), "--help")
+    return found | dict.fromkeys(help_text.WORDS, "commands/help_text.py")
 
 
 def main() -> None:

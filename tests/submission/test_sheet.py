@@ -54,7 +54,7 @@ def test_columns_are_mapped_by_their_names(tmp_path: Path) -> None:
     text = "A,B,C,link\nx,ann,L1,no\n"
     found = read_sheet(sheet(tmp_path, text), Columns(student="b", link="C"))
     assert [(e.student, e.link) for e in found.entries] == [("ann", "L1")]
-    with pytest.raises(BadSheet, match="no column is named 'D': there are A, B, C, link"):
+    with pytest.raises(BadSheet, match="no column is named 'D': there are 'A', 'B', 'C', 'link'"):
         read_sheet(sheet(tmp_path, text), Columns(link="D"))
 
 
@@ -106,7 +106,7 @@ def test_a_cell_may_span_lines(tmp_path: Path) -> None:
         ("", "is empty"),
         ("student,link\nann\n", "csv:2: expected a student and a link"),
         ("student,link\n,L/1\n", "csv:2: nobody is named"),
-        ("a,b,c\n1,2,3\n", "no column of links was found: there are a, b, c"),
+        ("a,b,c\n1,2,3\n", "no column of links was found: there are 'a', 'b', 'c'"),
     ],
 )
 def test_a_sheet_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:

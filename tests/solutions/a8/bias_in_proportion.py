@@ -8,7 +8,7 @@ TASK = "a8.BiasBalancedRouter"
 EXPECT = {
     "status": "failed",
     "check": "moves every bias",
-    "cause": "moved in proportion",
+    "cause": "moves in proportion",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a8.BiasBalancedRouter"
 EXPECT = {
     "status": "failed",
     "check": "sums the counts over the group",
-    "cause": "a group rank is not the global rank",
+    "cause": "it runs in the default group",
 }
 
 

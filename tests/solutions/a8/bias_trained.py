@@ -9,7 +9,7 @@ TASK = "a8.BiasBalancedRouter"
 EXPECT = {
     "status": "failed",
     "check": "chooses with the bias",
-    "cause": "the bias is a buffer",
+    "cause": "the bias is a parameter",
 }
 
 

@@ -11,7 +11,7 @@ TASK = "a8.combine"
 EXPECT = {
     "status": "failed",
     "check": "brings the weighted sums back",
-    "cause": "only this rank's experts count",
+    "cause": "the results of other ranks' experts are missing",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a8.combine"
 EXPECT = {
     "status": "failed",
     "check": "works in sub-groups",
-    "cause": "a group rank is not the global rank",
+    "cause": "it runs in the default group",
 }
 
 

@@ -9,7 +9,7 @@ TASK = "a8.combine"
 EXPECT = {
     "status": "failed",
     "check": "returns each token once from a rank",
-    "cause": "a token travels once per expert",
+    "cause": "every expert's result travels back by itself",
 }
 
 

@@ -9,7 +9,7 @@ TASK = "a8.combine"
 EXPECT = {
     "status": "failed",
     "check": "refuses what does not fit",
-    "cause": "only after messages had been sent",
+    "cause": "only after communication has begun",
 }
 
 

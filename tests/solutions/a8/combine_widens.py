@@ -8,7 +8,7 @@ TASK = "a8.combine"
 EXPECT = {
     "status": "failed",
     "check": "brings the weighted sums back",
-    "cause": "weights of another dtype decide",
+    "cause": "the dtype of the weights",
 }
 
 

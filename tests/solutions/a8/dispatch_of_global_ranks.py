@@ -10,7 +10,7 @@ TASK = "a8.dispatch"
 EXPECT = {
     "status": "failed",
     "check": "works in sub-groups",
-    "cause": "a group rank is not the global rank",
+    "cause": "found by its global rank",
 }
 
 

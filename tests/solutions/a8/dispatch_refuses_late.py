@@ -8,7 +8,7 @@ TASK = "a8.dispatch"
 EXPECT = {
     "status": "failed",
     "check": "refuses what does not fit",
-    "cause": "only after messages had been sent",
+    "cause": "only after communication has begun",
 }
 
 

@@ -10,7 +10,7 @@ TASK = "a8.dispatch"
 EXPECT = {
     "status": "failed",
     "check": "brings every token to its experts",
-    "cause": "exchange the counts",
+    "cause": "how much arrives is guessed",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a8.load_balancing_loss"
 EXPECT = {
     "status": "failed",
     "check": "is 1 when the load is even",
-    "cause": "it sums to k, not to 1",
+    "cause": "sums to k",
 }
 
 

@@ -10,7 +10,7 @@ TASK = "a8.ExpertParallelMoE"
 EXPECT = {
     "status": "failed",
     "check": "gives router and input",
-    "cause": "the router would never learn",
+    "cause": "they are detached in the layer",
 }
 
 

@@ -8,7 +8,7 @@ TASK = "a8.ExpertParallelMoE"
 EXPECT = {
     "status": "failed",
     "check": "gives experts their gradient",
-    "cause": "a copy was used",
+    "cause": "a copy of the expert was called",
 }
 
 

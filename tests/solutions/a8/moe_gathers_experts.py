@@ -9,7 +9,7 @@ TASK = "a8.ExpertParallelMoE"
 EXPECT = {
     "status": "failed",
     "check": "sends each token once to a rank, and one row back",
-    "cause": "travel to all ranks",
+    "cause": "the experts' weights travel to all ranks",
 }
 
 

@@ -8,7 +8,7 @@ TASK = "a8.ExpertParallelMoE"
 EXPECT = {
     "status": "failed",
     "check": "gives router and input",
-    "cause": "would count it once for each rank",
+    "cause": "summed over the group",
 }
 
 

@@ -8,7 +8,7 @@ TASK = "a8.ExpertParallelMoE"
 EXPECT = {
     "status": "failed",
     "check": "gives router and input their gradients",
-    "cause": "through the router is cut",
+    "cause": "the router gets detached tokens",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a8.top_k_router"
 EXPECT = {
     "status": "failed",
     "check": "gives the logits their gradient",
-    "cause": "counts as a constant",
+    "cause": "the sum in the denominator is detached",
 }
 
 

@@ -4,7 +4,7 @@ TASK = "a8.top_k_router"
 EXPECT = {
     "status": "failed",
     "check": "chooses the k best",
-    "cause": "rounded probabilities",
+    "cause": "probabilities that are rounded",
 }
 
 

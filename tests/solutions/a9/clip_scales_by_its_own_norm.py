@@ -5,7 +5,7 @@ TASK = "a9.clip_grad_norm"
 EXPECT = {
     "status": "failed",
     "check": "takes the norm over all shards",
-    "cause": "each rank clips by the norm of its own shards",
+    "cause": "each rank scales by the norm of its own gradients",
 }
 
 

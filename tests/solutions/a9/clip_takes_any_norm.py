@@ -2,7 +2,7 @@
 """max_norm is not looked at."""
 
 TASK = "a9.clip_grad_norm"
-EXPECT = {"status": "failed", "check": "refuses a max_norm", "cause": "is not checked"}
+EXPECT = {"status": "failed", "check": "refuses a max_norm", "cause": "not checked: max_norm"}
 
 
 _checked = clip_grad_norm

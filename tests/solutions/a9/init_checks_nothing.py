@@ -3,7 +3,11 @@
 import os
 
 TASK = "a9.initialize"
-EXPECT = {"status": "failed", "check": "refuses an environment", "cause": "not checked"}
+EXPECT = {
+    "status": "failed",
+    "check": "refuses an environment",
+    "cause": "not checked: WORLD_SIZE is missing",
+}
 
 
 def _place():

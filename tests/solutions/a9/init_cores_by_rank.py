@@ -9,7 +9,7 @@ TASK = "a9.initialize"
 EXPECT = {
     "status": "failed",
     "check": "takes its share of the cores",
-    "cause": "not of LOCAL_RANK",
+    "cause": "it must go by LOCAL_RANK",
 }
 
 

@@ -8,7 +8,11 @@ import numpy as np
 from .harness import initialize as right
 
 TASK = "a9.initialize"
-EXPECT = {"status": "failed", "check": "seeds every rank", "cause": "random is not seeded"}
+EXPECT = {
+    "status": "failed",
+    "check": "seeds every rank",
+    "cause": "Python's module random is not seeded",
+}
 
 
 def initialize(device="auto", seed=0, timeout=300.0):

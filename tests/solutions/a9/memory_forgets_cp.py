@@ -2,7 +2,7 @@
 """ZeRO divides by dp alone."""
 
 TASK = "a9.memory_per_device"
-EXPECT = {"status": "failed", "check": "by the stage of ZeRO", "cause": "divides by dp·cp"}
+EXPECT = {"status": "failed", "check": "by the stage of ZeRO", "cause": "ZeRO divides by dp alone"}
 
 _right = memory_per_device
 

@@ -2,7 +2,7 @@
 """All micro-batches are in flight."""
 
 TASK = "a9.memory_per_device"
-EXPECT = {"status": "failed", "check": "holds at once", "cause": "not all of them"}
+EXPECT = {"status": "failed", "check": "holds at once", "cause": "all micro-batches are counted"}
 
 _right = memory_per_device
 

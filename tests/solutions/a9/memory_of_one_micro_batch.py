@@ -2,7 +2,7 @@
 """One micro-batch at a time, although a pipeline fills up first."""
 
 TASK = "a9.memory_per_device"
-EXPECT = {"status": "failed", "check": "holds at once", "cause": "holds several micro-batches"}
+EXPECT = {"status": "failed", "check": "holds at once", "cause": "one micro-batch is counted"}
 
 _right = memory_per_device
 

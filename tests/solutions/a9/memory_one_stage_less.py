@@ -5,7 +5,7 @@ TASK = "a9.memory_per_device"
 EXPECT = {
     "status": "failed",
     "check": "by the stage of ZeRO",
-    "cause": "1 divides the optimizer's states",
+    "cause": "come one too late",
 }
 
 _right = memory_per_device

@@ -1,7 +1,7 @@
 """A stage has ⌊l/pp⌋ layers, whatever is left over."""
 
 TASK = "a9.memory_per_device"
-EXPECT = {"status": "failed", "check": "chunks and experts", "cause": "the fullest stage has"}
+EXPECT = {"status": "failed", "check": "chunks and experts", "cause": "are rounded down"}
 
 
 def _stage_layers(model, plan):

@@ -5,7 +5,7 @@ TASK = "a9.build_mesh"
 EXPECT = {
     "status": "failed",
     "check": "from the inside out",
-    "cause": "from the inside out the dimensions are tp, cp, dp, pp",
+    "cause": "from the inside out the dimensions are tp, dp, cp:",
 }
 
 

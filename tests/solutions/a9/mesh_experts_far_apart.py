@@ -5,7 +5,7 @@ TASK = "a9.build_mesh"
 EXPECT = {
     "status": "failed",
     "check": "shares experts among neighbours",
-    "cause": "experts are shared among neighbours",
+    "cause": "the wrong ranks share the experts",
 }
 
 

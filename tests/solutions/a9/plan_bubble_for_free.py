@@ -2,7 +2,7 @@
 """By its step_time a deep pipeline costs nothing."""
 
 TASK = "a9.plan"
-EXPECT = {"status": "failed", "check": "puts GPT-3", "cause": "the bubble is too cheap"}
+EXPECT = {"status": "failed", "check": "puts GPT-3", "cause": "step_time leaves the bubble out"}
 
 _right = step_time
 

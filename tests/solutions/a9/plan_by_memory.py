@@ -2,7 +2,7 @@
 """The plan that needs the least memory comes first."""
 
 TASK = "a9.plan"
-EXPECT = {"status": "failed", "check": "best first", "cause": "not sorted by step_time"}
+EXPECT = {"status": "failed", "check": "best first", "cause": "sorted by their memory"}
 
 _right = plan
 

@@ -5,7 +5,7 @@ TASK = "a9.plan"
 EXPECT = {
     "status": "failed",
     "check": "refuses what does not fit",
-    "cause": "not compared with cluster.usable_memory",
+    "cause": "not compared with cluster.usable_memory, nor",
 }
 
 _right = plan

@@ -4,7 +4,7 @@ from .given import Ranking, Refused
 from .planner import plan as _solved
 
 TASK = "a9.plan"
-EXPECT = {"status": "failed", "check": "as good as any", "cause": "refusals are made up"}
+EXPECT = {"status": "failed", "check": "as good as any", "cause": "the refusal is made up"}
 
 
 def plan(model, cluster, batch_tokens, candidates=None):

@@ -8,7 +8,7 @@ TASK = "a9.shutdown"
 EXPECT = {
     "status": "failed",
     "check": "leaves the process as it was found",
-    "cause": "the cores from before are not restored",
+    "cause": "the CPU affinity from before initialize() is not restored",
 }
 
 

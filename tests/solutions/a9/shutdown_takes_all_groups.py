@@ -8,7 +8,7 @@ TASK = "a9.shutdown"
 EXPECT = {
     "status": "failed",
     "check": "leaves a group that was there before",
-    "cause": "only what initialize() has made",
+    "cause": "destroys a group that initialize() has not made",
 }
 
 

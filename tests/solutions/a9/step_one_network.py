@@ -2,7 +2,11 @@
 """All traffic at the rate of NVLink."""
 
 TASK = "a9.step_time"
-EXPECT = {"status": "failed", "check": "the link it crosses", "cause": "charged to the other links"}
+EXPECT = {
+    "status": "failed",
+    "check": "the link it crosses",
+    "cause": "the traffic of tp is charged to the links inside nodes",
+}
 
 
 def _link(cluster, span, share=CARD):

@@ -2,7 +2,11 @@
 """All groups are thought to lie across nodes."""
 
 TASK = "a9.step_time"
-EXPECT = {"status": "failed", "check": "the link it crosses", "cause": "charged to the other links"}
+EXPECT = {
+    "status": "failed",
+    "check": "the link it crosses",
+    "cause": "the traffic of tp is charged to the links between nodes",
+}
 
 
 def _link(cluster, span, share=CARD):

@@ -8,7 +8,7 @@ TASK = "a9.train"
 EXPECT = {
     "status": "failed",
     "check": "computes its share",
-    "cause": "what the dp ranks should do together",
+    "cause": "gradients are not exchanged",
 }
 
 

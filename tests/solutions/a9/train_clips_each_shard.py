@@ -8,7 +8,7 @@ TASK = "a9.train"
 EXPECT = {
     "status": "failed",
     "check": "clips by the norm",
-    "cause": "by the norm of a part of it only",
+    "cause": "clips by the norm of a part of the model",
 }
 
 

@@ -8,7 +8,7 @@ TASK = "a9.train"
 EXPECT = {
     "status": "failed",
     "check": "trains as one device does",
-    "cause": "the batch is dealt out, differently",
+    "cause": "every dp replica draws a batch of its own",
 }
 
 _right = batch_of_step

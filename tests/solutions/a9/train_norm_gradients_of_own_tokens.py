@@ -6,7 +6,7 @@ TASK = "a9.train"
 EXPECT = {
     "status": "failed",
     "check": "trains as one device does",
-    "cause": "with sequence parallelism",
+    "cause": "must be summed over tp",
 }
 
 _right = _Stage._cut

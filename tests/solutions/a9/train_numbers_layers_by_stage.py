@@ -6,7 +6,7 @@ TASK = "a9.train"
 EXPECT = {
     "status": "error",
     "check": "goes on from a checkpoint",
-    "cause": "Missing key",
+    "cause": "numbers that depend on the layout",
 }
 
 

@@ -6,7 +6,7 @@ TASK = "a9.train"
 EXPECT = {
     "status": "failed",
     "check": "trains as one device does",
-    "cause": "with sequence parallelism",
+    "cause": "is summed over tp twice",
 }
 
 

@@ -8,7 +8,7 @@ TASK = "a9.train"
 EXPECT = {
     "status": "failed",
     "check": "computes its share",
-    "cause": "work is done on several ranks",
+    "cause": "every dp replica computes the whole batch",
 }
 
 

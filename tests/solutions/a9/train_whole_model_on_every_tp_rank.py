@@ -10,7 +10,7 @@ TASK = "a9.train"
 EXPECT = {
     "status": "failed",
     "check": "keeps its own share of the model only",
-    "cause": "nothing is cut",
+    "cause": "every tp rank holds the whole model",
 }
 
 
