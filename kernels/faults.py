@@ -14,21 +14,9 @@ KINDS = (
     *("ok", "out_of_bounds", "misaligned", "race", "barrier", "uninitialised"),
     *("unwritten", "read_only", "assert", "crash", "bad_launch"),
 )
-
-#: What is most likely behind a kind of fault, in one line.
-CAUSES = {
-    "out_of_bounds": "an index that runs past the end: is the tail handled, is i < n checked?",
-    "misaligned": "a 16-byte access needs an address that is a multiple of 16: handle the "
-    "unaligned head, or fall back to single elements",
-    "race": "a barrier is missing, or an addition that should be atomic is not",
-    "barrier": "a barrier, or a warp operation, inside a branch or loop that not all threads take, "
-    "or after a return",
-    "uninitialised": "memory is read before anything was written to it",
-    "unwritten": "the tail is missing, or the loop's stride skips elements",
-    "read_only": "an input was taken for an output",
-    "assert": "the kernel's own assertion",
-    "crash": "the kernel crashed",
-}
+#: Conversions that every kernels.cu begins with: an access in one is a line of its caller's.
+_GIVEN = ("to_float", "from_float")
+_INCLUDE = "/kernels/include/"
 
 
 @dataclass(frozen=True)
@@ -37,6 +25,7 @@ class KernelFault(Exception):
 
     kind: one of `KINDS`. kernel: its name. block, thread: (x, y, z), None when no thread is to
     blame. file, line: of the access, wait or assertion; of the second place of a race too.
+    barrier_line: of the __syncthreads that both sides of a race come after, 0 without one.
     """
 
     kind: str
@@ -47,6 +36,7 @@ class KernelFault(Exception):
     file: str
     line: int
     other_line: int
+    barrier_line: int
 
     def __str__(self) -> str:
         if self.block is None or self.thread is None:
@@ -54,21 +44,17 @@ class KernelFault(Exception):
         block, thread = (",".join(map(str, each)) for each in (self.block, self.thread))
         return f"{self.kernel}, block ({block}), thread ({thread}): {self.text}"
 
-    @property
-    def cause(self) -> str | None:
-        """The likely cause in one line."""
-        return CAUSES.get(self.kind)
-
 
 def describe(fault: Any, kernel: str, library: Path) -> KernelFault:
     """The fault that the launcher reported, with program counters turned into lines."""
     chains = [
-        call_chain(library, place.pc) if place.pc else [(place.file, place.line)]
+        call_chain(library, place.pc, kernel) if place.pc else [(place.file, place.line)]
         for place in fault.places
     ]
     text = fault.message
     for i, chain in enumerate(chains):
         text = text.replace(f"{{{i}}}", _place(chain))
+    lines = [chain[0][1] for chain in chains]
     return KernelFault(
         KINDS[fault.kind],
         kernel,
@@ -76,8 +62,7 @@ def describe(fault: Any, kernel: str, library: Path) -> KernelFault:
         tuple(fault.block) if fault.has_thread else None,
         tuple(fault.thread) if fault.has_thread else None,
         chains[0][0][0],
-        chains[0][0][1],
-        chains[1][0][1],
+        *lines,
     )
 
 
@@ -91,23 +76,25 @@ def _place(chain: list[tuple[str, int]]) -> str:
     return f"{place} (called from {', '.join(callers)})" if callers else place
 
 
-def call_chain(library: Path, counter: int) -> list[tuple[str, int]]:
+def call_chain(library: Path, counter: int, kernel: str = "") -> list[tuple[str, int]]:
     """(file, line) of a program counter, then of the calls that were inlined around it.
 
-    The kit's own headers are left out. [("", 0)] when it cannot be known.
+    The kit's own headers and the conversions that it gives are left out, and so is the line of
+    `kernel` itself that calls what the student wrote. [("", 0)] when it cannot be known.
     """
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if tool is None:
         return [("", 0)]
-    command = [tool, "-e", str(library), "-i", hex(counter)]
+    command = [tool, "-e", str(library), "-f", "-i", hex(counter)]
     told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    places = []
-    for line in told.stdout.splitlines():
-        match = re.match(r"(.+):(\d+)", line)
+    lines = told.stdout.splitlines()
+    frames = []
+    for function, place in zip(lines[::2], lines[1::2], strict=False):
+        match = re.match(r"(.+):(\d+)", place)
         if match is not None and match[1] != "??":
-            places.append((match[1], int(match[2])))
-    own = [place for place in places if _INCLUDE not in place[0] and "launched" not in place[0]]
-    return own or places or [("", 0)]
-
-
-_INCLUDE = "/kernels/include/"
+            frames.append((function, match[1], int(match[2])))
+    own = [each for each in frames if _INCLUDE not in each[1] and "launched" not in each[1]]
+    theirs = [each for each in own if not any(given in each[0] for given in _GIVEN)]
+    if len(theirs) > 1 and theirs[-1][0] == kernel:
+        theirs.pop()
+    return [(file, line) for _, file, line in theirs or own or frames] or [("", 0)]

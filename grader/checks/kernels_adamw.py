@@ -8,7 +8,15 @@ from typing import Any
 import torch
 
 from grader.checks.compare import assert_close
-from grader.checks.kernels_run import SHAPES, Case, Outputs, left_out, mixed, normal, suffix
+from grader.checks.kernels_run import SHAPES, Case, Outputs, begins, mixed, normal, suffix
+from grader.checks.kernels_suspects import (
+    Suspect,
+    alike,
+    cause_of_rounding,
+    kept_in_bf16,
+    left_out,
+    quoted,
+)
 
 LENGTHS = (*range(20), 31, 32, 33, 63, 65, 255, 257, 1000, 4099, 20011)
 CHECKED = (0, 1, 3, 7, 8, 9, 33, 257, 1000)
@@ -54,16 +62,19 @@ def _case(
     return Case(
         f"adamw_{suffix(dtype)}",
         [param, grad, m, v, n, *rounded],
-        partial(_judge, (param, grad, m, v), rounded),
-        f"n = {n}, step {step}, param, grad, exp_avg, exp_avg_sq {', '.join(map(str, shift))} "
-        "elements off 256 bytes",
+        partial(_judge, (param, grad, m, v), rounded, shape),
+        f"n = {n}, step {step}, "
+        + begins(param=shift[0], grad=shift[1], exp_avg=shift[2], exp_avg_sq=shift[3]),
         shape,
         (*shift, *[0] * 8),
     )
 
 
-def _judge(before: tuple[torch.Tensor, ...], hyper: list[float], got: Outputs) -> None:
+def _judge(
+    before: tuple[torch.Tensor, ...], hyper: list[float], shape: tuple[int, int], got: Outputs
+) -> None:
     param, grad, m, v = (tensor.double() for tensor in before)
+    old = {"param": before[0], "exp_avg": before[2], "exp_avg_sq": before[3]}
     lr, beta1, beta2, eps, decay, correction1, correction2 = hyper
     new_m, new_v = beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad.square()
     size_m = beta1 * m.abs() + (1 - beta1) * grad.abs()
@@ -75,7 +86,8 @@ def _judge(before: tuple[torch.Tensor, ...], hyper: list[float], got: Outputs) -
         scale=size_m,
         where="exp_avg",
         suspects=[
-            left_out(got.get("exp_avg"), before[2], new_m),
+            _suspect_unchanged("exp_avg", old, new_m, shape, got),
+            *kept_in_bf16(got["exp_avg"], new_m, cause=_BFLOAT16),
             (m + grad, "beta1 is not used"),
         ],
     )
@@ -85,8 +97,14 @@ def _judge(before: tuple[torch.Tensor, ...], hyper: list[float], got: Outputs) -
         **floats,
         where="exp_avg_sq",
         suspects=[
-            left_out(got.get("exp_avg_sq"), before[3], new_v),
-            (beta2 * v + (1 - beta2) * grad, "the gradient is not squared"),
+            _suspect_unchanged("exp_avg_sq", old, new_v, shape, got),
+            *kept_in_bf16(got["exp_avg_sq"], new_v, cause=_BFLOAT16),
+            *alike(
+                got["exp_avg_sq"],
+                beta2 * v + (1 - beta2) * grad,
+                new_v,
+                cause="the gradient is not squared",
+            ),
         ],
     )
 
@@ -104,9 +122,34 @@ def _judge(before: tuple[torch.Tensor, ...], hyper: list[float], got: Outputs) -
         where="param",
         suspects=[
             (updated(new_m, new_v, 1.0, 1.0), "the moments' bias is not corrected"),
-            (updated(m, v, correction1, correction2), "the old moments are used"),
+            (
+                updated(m, v, correction1, correction2),
+                "the old moments are used: the parameter needs those of this step",
+            ),
             (coupled, "the weights do not decay"),
             (param * (1 - decay) + (coupled - param), "weight decay is not multiplied by lr"),
-            left_out(got.get("param"), before[0], expected),
+            _suspect_unchanged("param", old, expected, shape, got),
         ],
+        cause=cause_of_rounding(got["param"], expected),
     )
+
+
+_BFLOAT16 = "the moment is rounded to bfloat16: it must stay float from one step to the next"
+
+
+def _suspect_unchanged(
+    name: str,
+    old: dict[str, torch.Tensor],
+    expected: torch.Tensor,
+    shape: tuple[int, int],
+    got: Outputs,
+) -> Suspect:
+    """Every wrong element is as it was: whole elements are left out, or only `name` is."""
+    tensor, cause = left_out(got[name], old[name], expected, shape)
+    same = got[name] == old[name]
+    if any(bool((got[other] != old[other])[same].any()) for other in old):
+        return (
+            tensor,
+            f"{quoted(name)} is not stored: it keeps its old value where other results change",
+        )
+    return tensor, cause

@@ -8,7 +8,24 @@ from typing import Any
 import torch
 
 from grader.checks.compare import assert_close
-from grader.checks.kernels_run import SHAPES, Case, Outputs, mixed, normal, suffix
+from grader.checks.kernels_run import (
+    NOT_A_NUMBER,
+    SHAPES,
+    Case,
+    Outputs,
+    begins,
+    counted,
+    mixed,
+    normal,
+    suffix,
+)
+from grader.checks.kernels_suspects import (
+    bf16,
+    cause_of_rounding,
+    kept_in_bf16,
+    quoted,
+    rounded_so,
+)
 
 #: rows, dim, elements by which the three (rows, dim) tensors lie off 256 bytes.
 MERGE_SIZES = (
@@ -61,12 +78,21 @@ def _merge(
         f"attention_merge_{suffix(dtype)}",
         [result, torch.full((rows,), torch.nan), *sides, rows, dim],
         partial(_judge_merge, sides),
-        f"{rows} rows of {dim}, {shift} elements off 256 bytes",
+        f"{counted(rows, 'row')} of {dim}, {begins(out=shift, out_a=shift, out_b=shift)}",
         SHAPES[i % 4],
         (shift, 0, shift, 0, shift, 0, 0, 0),
-        not_a_number="minus infinity minus minus infinity: a row that attended to nothing on "
-        "either side",
+        not_a_number=partial(_cause_of_nan, (sides[1] == -torch.inf) & (sides[3] == -torch.inf)),
     )
+
+
+def _cause_of_nan(nothing: torch.Tensor, got: Outputs) -> str:
+    rows = torch.isnan(got["lse"]) | torch.isnan(got["out"]).any(1)
+    if bool(rows.any()) and not bool((rows & ~nothing).any()):
+        return (
+            "minus infinity minus minus infinity is not a number: a row that attended to nothing "
+            "on either side must be treated apart"
+        )
+    return NOT_A_NUMBER
 
 
 def _judge_merge(sides: list[torch.Tensor], got: Outputs) -> None:
@@ -82,7 +108,11 @@ def _judge_merge(sides: list[torch.Tensor], got: Outputs) -> None:
         where="lse",
         suspects=[
             (torch.maximum(lse_a, lse_b), "that is the larger of the two"),
+            *kept_in_bf16(got["lse"], lse, cause="lse is rounded to bfloat16: it must stay float"),
         ],
+        cause="the exponentials overflow, or both become 0: subtract the larger of the two first"
+        if bool((torch.isinf(got["lse"]) & ~nothing).any())
+        else None,
     )
     a = torch.where(nothing, 0.0, (lse_a - lse).exp())[:, None]
     b = torch.where(nothing, 0.0, (lse_b - lse).exp())[:, None]
@@ -98,7 +128,21 @@ def _judge_merge(sides: list[torch.Tensor], got: Outputs) -> None:
             (out_a + out_b, "the sides are added without their weights"),
             ((out_a + out_b) / 2, "the sides are averaged without their weights"),
             (b * out_a + a * out_b, "the weights are swapped"),
+            *rounded_so(
+                got["out"],
+                bf16(a * out_a) + bf16(b * out_b),
+                expected,
+                cause="each product is rounded to bfloat16 before the two are added: add in float "
+                "and round once, at the end",
+            ),
+            *rounded_so(
+                got["out"],
+                bf16(a) * out_a + bf16(b) * out_b,
+                expected,
+                cause="the weights are rounded to bfloat16: only the result is to be rounded",
+            ),
         ],
+        cause=cause_of_rounding(got["out"], expected),
     )
 
 
@@ -124,7 +168,7 @@ def _forward(
         f"layer_norm_forward_{suffix(dtype)}",
         [*results, x, weight, bias, rows, hidden, _EPS],
         partial(_judge_forward, x, weight, bias),
-        f"{rows} rows of {hidden}, {shift} elements off 256 bytes",
+        f"{counted(rows, 'row')} of {hidden}, {begins(out=shift, input=shift)}",
         SHAPES[i % 4],
         (shift, 0, 0, shift, 0, 0, 0, 0, 0),
     )
@@ -144,7 +188,15 @@ def _judge_forward(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, go
         **floats,
         scale=size,
         where="mean",
-        suspects=[(x.sum(1), "the sum is not divided by hidden")],
+        suspects=[
+            (x.sum(1), "the sum is not divided by hidden"),
+            (
+                x.reshape(n, -1).mean(0),
+                "the input is read as (hidden, rows), but it is (rows, hidden): the elements of a "
+                "row lie side by side",
+            ),
+            *kept_in_bf16(got["mean"], mean, cause=_BFLOAT16),
+        ],
     )
     # The mean's rounding enters each deviation, hence the spread it is compared with.
     spread = ((x.abs() + size[:, None]).square() * rstd[:, None].square() * _U32 * n).mean(1)
@@ -158,6 +210,7 @@ def _judge_forward(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, go
             ((x.var(1) + _EPS).rsqrt(), "the variance is divided by hidden - 1"),
             ((variance + _EPS).sqrt(), "that is the deviation, not its reciprocal"),
             (x.square().mean(1).add(_EPS).rsqrt(), "the mean is not subtracted"),
+            *kept_in_bf16(got["rstd"], rstd, cause=_BFLOAT16),
         ],
         cause="E[x²] - E[x]² loses all digits where the mean is large: subtract the mean first",
     )
@@ -170,10 +223,12 @@ def _judge_forward(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, go
         **mixed(dtype, expected, scale + bias.abs(), n + 12),
         where="out",
         suspects=[(h, "weight and bias are not used"), (h * weight, "the bias is not added")],
+        cause=cause_of_rounding(got["out"], expected),
     )
 
 
 _U32 = torch.finfo(torch.float32).eps / 2
+_BFLOAT16 = "the statistics are kept in bfloat16: sums and results must be float"
 
 
 def backward_cases(rng: torch.Generator, dtype: torch.dtype) -> list[Case]:
@@ -194,7 +249,8 @@ def _backward(
         f"layer_norm_backward_{suffix(dtype)}",
         [result, *before, dy, x, weight, mean, rstd, rows, hidden],
         partial(_judge_backward, (dy, x, weight, mean, rstd), before),
-        f"{rows} rows of {hidden}, {shift} elements off 256 bytes",
+        f"{counted(rows, 'row')} of {hidden}, "
+        + begins(grad_input=shift, grad_out=shift, input=shift),
         SHAPES[i % 4],
         (shift, 0, 0, shift, shift, *[0] * 5),
         shared_bytes=8 * hidden,
@@ -222,9 +278,13 @@ def _judge_backward(
         where="grad_input",
         suspects=[
             (rstd[:, None] * d, "the mean and the variance depend on the input too"),
-            (rstd[:, None] * (d - d.mean(1, keepdim=True)), "the variance's part is missing"),
-            (rstd[:, None] * (d - h * dot), "the mean's part is missing"),
+            (
+                rstd[:, None] * (d - d.mean(1, keepdim=True)),
+                "the variance's part is missing: the term with sum(d h)",
+            ),
+            (rstd[:, None] * (d - h * dot), "the mean's part is missing: the term with sum d"),
         ],
+        cause=cause_of_rounding(got["grad_input"], expected),
     )
     floats: dict[str, Any] = {"dtype": torch.float32, "operations": rows + 6}
     for name, old, terms, sizes in (
@@ -239,7 +299,7 @@ def _judge_backward(
             scale=old.double().abs() + sizes.sum(0),
             where=name,
             suspects=[
-                (terms.sum(0), "it is overwritten, not added to"),
+                (terms.sum(0), f"{quoted(name)} is overwritten, not added to"),
                 (old.double() + terms.mean(0), "rows are averaged, not summed"),
             ],
             cause="rows are lost: additions of several threads to one place must be atomic",

@@ -8,7 +8,8 @@ import torch
 
 from grader.checks.compare import assert_close
 from grader.checks.framework import CheckFailed
-from grader.checks.kernels_run import SHAPES, Case, Outputs, mixed, normal, suffix
+from grader.checks.kernels_run import SHAPES, Case, Outputs, counted, mixed, normal, suffix
+from grader.checks.kernels_suspects import bf16, cause_of_rounding, rounded_so
 
 #: tokens, choices per token, experts, hidden, elements by which the rows lie off 256 bytes.
 SIZES = (
@@ -46,7 +47,8 @@ def _positions(chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _label(i: int, tokens: int, k: int, experts: int, hidden: int) -> str:
     dropped = ", some dropped" if i % 2 else ""
-    return f"{tokens} tokens × {k} choices of {experts} experts{dropped}, hidden {hidden}"
+    chosen = f"{counted(k, 'choice')} of {counted(experts, 'expert')}{dropped}"
+    return f"{counted(tokens, 'token')} × {chosen}, hidden {hidden}"
 
 
 def count_cases(rng: torch.Generator) -> list[Case]:
@@ -110,8 +112,8 @@ def _judge_position(chosen: torch.Tensor, got: Outputs) -> None:
             raise CheckFailed(
                 f"assignment {wrong} (expert {int(chosen.flatten()[wrong])}) is at row "
                 f"{int(flat[wrong])}, expected {int(wanted.flatten()[wrong])}",
-                cause="the order within an expert is not that of the assignments: tickets from an "
-                "atomic come in any order",
+                cause="the order within an expert is not that of the assignments: places that "
+                "threads draw from an atomic counter come in any order",
             )
     assert_close(
         found,
@@ -195,5 +197,19 @@ def _judge_unpermute(
         suspects=[
             (taken.sum(1), "the weights are not used"),
             (terms[:, 0], "only the first choice is used"),
+            *rounded_so(got["out"], _in_bf16(bf16(terms)), expected, cause=_BFLOAT16),
+            *rounded_so(got["out"], _in_bf16(terms), expected, cause=_BFLOAT16),
         ],
+        cause=cause_of_rounding(got["out"], expected),
     )
+
+
+_BFLOAT16 = "the sum over the choices is kept in bfloat16: add in float, round once, at the end"
+
+
+def _in_bf16(terms: torch.Tensor) -> torch.Tensor:
+    """Their sum over the choices, rounded after every addition."""
+    total = torch.zeros_like(terms[:, 0])
+    for term in terms.unbind(1):
+        total = bf16(total + term)
+    return total

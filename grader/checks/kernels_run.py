@@ -12,6 +12,8 @@ import torch
 from grader.checks import workers
 from grader.checks.compare import error_factor
 from grader.checks.framework import CheckFailed, SolutionError, SolutionTimeout, Unimplemented
+from grader.checks.kernels_causes import cause_of, is_small, nothing_written, unwritten_name
+from grader.checks.kernels_suspects import VAGUE
 from grader.checks.settings import Settings
 from grader.harness import Limits, Reply, call_in_process
 from kernels import cache, compilers, native
@@ -21,6 +23,9 @@ from kernels.contracts import FILES
 Mode = Literal["fast", "checked"]
 Outputs = dict[str, torch.Tensor]
 
+NOT_A_NUMBER = (
+    "0 / 0, infinity - infinity, or an element that was never written (it held no number)"
+)
 #: (grid, block): less threads than elements, more, odd numbers of warps, one warp.
 SHAPES = ((1, 32), (3, 96), (7, 256), (2, 512))
 
@@ -36,7 +41,7 @@ class Case:
     arguments: in the order of the kernel's prototype. shifts: per argument, elements by which its
     tensor lies off a multiple of 256 bytes (default: none). judge: raises `CheckFailed` when the
     tensors that the kernel may change are wrong. label: what is special about it. not_a_number:
-    the likely cause of a NaN where a number should be.
+    from these tensors to the likely cause of a NaN where a number should be.
     """
 
     kernel: str
@@ -46,15 +51,44 @@ class Case:
     shape: tuple[int, int] = (7, 256)
     shifts: Sequence[int] = ()
     shared_bytes: int = 0
-    not_a_number: str = (
-        "0 / 0, infinity - infinity, or an element that was never written (it held no number)"
-    )
+    not_a_number: Callable[[Outputs], str] = lambda _: NOT_A_NUMBER
 
     @property
     def where(self) -> str:
         """The launch in words."""
         grid, block = self.shape
         return f"{self.kernel}<<<{grid}, {block}>>>, {self.label}"
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors among the arguments, by the names of their parameters."""
+        pairs = zip(self._names(), self.arguments, strict=True)
+        return {name: value for name, value in pairs if isinstance(value, torch.Tensor)}
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The numbers among the arguments."""
+        pairs = zip(self._names(), self.arguments, strict=True)
+        return {name: value for name, value in pairs if not isinstance(value, torch.Tensor)}
+
+    def shift_of(self, name: str) -> int:
+        """Elements by which the tensor lies off a multiple of 256 bytes."""
+        return self.shifts[self._names().index(name)] if self.shifts else 0
+
+    def failure(self, got: Outputs) -> CheckFailed | None:
+        """What `judge` raises, with the launch in front; None when it is content."""
+        try:
+            self.judge(got)
+        except CheckFailed as failed:
+            failed.message = f"{self.where}: {failed.message}"
+            failed.args = (failed.message,)
+            if "nan" in failed.message.split("got", 1)[-1]:
+                failed.cause = self.not_a_number(got)
+            return failed
+        return None
+
+    def _names(self) -> list[str]:
+        return [each.name for each in _contract(self.kernel).parameters]
 
     def call(self) -> dict[str, Any]:
         """For the worker."""
@@ -83,32 +117,37 @@ class KernelRunner:
         compile, the worker died), `CheckFailed` (a fault or a wrong value), `SolutionTimeout`.
         """
         need_compiler()
-        device = self.settings.device if mode == "fast" else "cpu"
-        answer = self._call(
-            "launches",
-            task,
-            {"mode": mode, "device": device, "calls": [case.call() for case in cases]},
-        )
+        answer = self._launches(task, cases, mode)
         self.metrics["launches"] = self.metrics.get("launches", 0) + len(answer["outputs"])
-        try:
-            for case, outputs in zip(cases, answer["outputs"], strict=False):
-                try:
-                    case.judge(outputs)
-                except CheckFailed as failed:
-                    failed.message = f"{case.where}: {failed.message}"
-                    failed.args = (failed.message,)
-                    if "nan" in failed.message.split("got", 1)[-1]:
-                        failed.cause = case.not_a_number
-                    raise
-            if answer["fault"] is not None:
-                fault, case = answer["fault"], cases[len(answer["outputs"])]
-                metrics = {"fault": fault["kind"], "line": fault["line"]}
-                raise CheckFailed(
-                    f"{case.where}:\n{fault['text']}", cause=fault["cause"], metrics=metrics
-                )
-        except CheckFailed:
-            self._unimplemented(task, cases, answer)
-            raise
+        failed = _first_failure(cases, answer["outputs"])
+        if failed is None and answer["fault"] is None:
+            return
+        self._unimplemented(task, cases, answer)
+        if failed is not None:
+            raise failed
+        case, fault = self._most_telling(task, cases, answer, mode)
+        metrics = {"fault": fault["kind"], "line": fault["line"]}
+        cause = cause_of(fault, case)
+        raise CheckFailed(f"{case.where}:\n{fault['text']}", cause=cause, metrics=metrics)
+
+    def _launches(self, task: str, cases: Sequence[Case], mode: Mode) -> Any:
+        device = self.settings.device if mode == "fast" else "cpu"
+        calls = [case.call() for case in cases]
+        return self._call("launches", task, {"mode": mode, "device": device, "calls": calls})
+
+    def _most_telling(
+        self, task: str, cases: Sequence[Case], answer: Any, mode: Mode
+    ) -> tuple[Case, dict[str, Any]]:
+        """The first fault; where a small tensor stays unwritten, that of a larger one."""
+        case, fault = cases[len(answer["outputs"])], answer["fault"]
+        if not nothing_written(fault, case):
+            return case, fault
+        name = unwritten_name(fault)
+        larger = [each for each in cases if not is_small(each, name)]
+        answer = self._launches(task, larger, mode)
+        if answer["fault"] is None or answer["fault"]["kind"] != "unwritten":
+            return case, fault
+        return larger[len(answer["outputs"])], answer["fault"]
 
     def speed(self, task: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Measure on the GPU, in a worker: what `drivers.kernels_speed:measure` returns."""
@@ -175,11 +214,9 @@ class KernelRunner:
         if fault is not None and fault["kind"] != "unwritten":
             return
         for case, outputs in zip(cases, answer["outputs"], strict=False):
-            names = [each.name for each in _contract(case.kernel).parameters]
-            for name, value in outputs.items():
-                before = case.arguments[names.index(name)]
-                if not isinstance(before, torch.Tensor) or not _equal(before, value):
-                    return
+            before = case.tensors
+            if not all(_equal(before[name], value) for name, value in outputs.items()):
+                return
         raise Unimplemented(f"{task} is not implemented yet")
 
 
@@ -219,23 +256,38 @@ def normal(rng: torch.Generator, *size: int, dtype: torch.dtype = torch.float32)
     return torch.randn(*size, generator=rng).to(dtype)
 
 
-def left_out(
-    got: torch.Tensor | None, before: torch.Tensor, expected: torch.Tensor
-) -> tuple[torch.Tensor, str]:
-    """A suspect for `assert_close`: every wrong element is as it was before the launch."""
-    if got is None or got.shape != before.shape:
-        return before.double(), "the kernel had no effect"
-    same = got == before
-    return (
-        torch.where(same, before.double(), expected.double()),
-        f"{int(same.sum())} elements are left out: the tail is missing, or there are fewer threads "
-        "than elements and the loop over the grid is",
-    )
+def counted(n: int, noun: str) -> str:
+    """ "1 row", "2 rows"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def begins(**shifts: int) -> str:
+    """Where tensors lie: "dst and src begin 3 and 2 elements after a multiple of 256 bytes"."""
+    names = " and ".join(", ".join(shifts).rsplit(", ", 1))
+    if len(set(shifts.values())) > 1:
+        numbers = " and ".join(", ".join(map(str, shifts.values())).rsplit(", ", 1))
+        return f"{names} begin {numbers} elements after a multiple of 256 bytes"
+    shift = next(iter(shifts.values()))
+    after = f"{counted(shift, 'element')} after" if shift else "at"
+    return f"{names} begin {after} a multiple of 256 bytes"
 
 
 def suffix(dtype: torch.dtype) -> str:
     """ "fp32" or "bf16", as in the names of kernels."""
     return "fp32" if dtype == torch.float32 else "bf16"
+
+
+def _first_failure(cases: Sequence[Case], outputs: Sequence[Outputs]) -> CheckFailed | None:
+    """What the first wrong case deserves, or a later one where it leaves several faults open."""
+    first = None
+    for case, got in zip(cases, outputs, strict=False):
+        failed = case.failure(got)
+        if failed is None:
+            continue
+        if failed.cause not in VAGUE and (first is None or failed.cause is not None):
+            return failed
+        first = first or failed
+    return first
 
 
 def _contract(kernel: str) -> Any:

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 
 from grader.checks.compare import assert_close
-from grader.checks.kernels_run import SHAPES, Case, Outputs, mixed, normal, suffix
+from grader.checks.kernels_run import SHAPES, Case, Outputs, counted, mixed, normal, suffix
+from grader.checks.kernels_suspects import (
+    NO_TARGET_COLUMN,
+    TARGET_LOGIT_0,
+    alike,
+    cause_of_rounding,
+    kept_in_bf16,
+    largest,
+)
 
 #: tokens, vocab, vocab_start, elements by which logits and gradient lie off 256 bytes.
 SIZES = (
@@ -73,7 +81,7 @@ def _forward(
 
 def _label(tokens: int, vocab: int, start: int, i: int) -> str:
     return (
-        f"{tokens} tokens, vocab {vocab} from {start} on, logits of magnitude "
+        f"{counted(tokens, 'token')}, vocab = {vocab}, vocab_start = {start}, logits of magnitude "
         f"{_MAGNITUDES[i % 3]:g}"
     )
 
@@ -88,7 +96,14 @@ def _judge_forward(logits: torch.Tensor, target: torch.Tensor, start: int, got: 
         most,
         **exact,
         where="row_max",
-        suspects=[(most.clamp(min=0), "the maximum starts at 0 instead of minus infinity")],
+        suspects=[
+            (most.clamp(min=0), "the maximum starts at 0 instead of minus infinity"),
+            (
+                x.reshape(vocab, -1).amax(0),
+                "the logits are read as (vocab, tokens), but they are (tokens, vocab): the logits "
+                "of a token lie side by side",
+            ),
+        ],
     )
     distance = (x - most[:, None]).abs()
     terms = (-distance).exp()
@@ -101,24 +116,55 @@ def _judge_forward(logits: torch.Tensor, target: torch.Tensor, start: int, got: 
         scale=(terms * (1 + distance)).sum(1),
         where="sum_exp",
         suspects=[
-            (x.exp().sum(1), "the maximum is not subtracted before the exponential"),
+            *kept_in_bf16(
+                got["sum_exp"],
+                total,
+                cause="the sum is kept in bfloat16: terms and sum must be float",
+            ),
+            *alike(
+                got["sum_exp"],
+                x.exp().sum(1),
+                total,
+                cause="the maximum is not subtracted before the exponential",
+            ),
             (total.log(), "that is its logarithm"),
         ],
-        cause="the maximum is not subtracted before the exponential, or terms are lost on the way "
-        "from the threads to the sum",
+        cause=_cause_of_sum(got["sum_exp"], total),
     )
-    local = target - start
-    here = (local >= 0) & (local < vocab)
-    index = local.clamp(0, max(vocab - 1, 0))[:, None]
-    chosen = torch.where(here, x.gather(1, index)[:, 0], 0.0)
+    chosen, unshifted = _chosen(x, target - start), _chosen(x, target)
     assert_close(
         got["target_logit"],
         chosen,
         **exact,
         where="target_logit",
-        cause="a target counts in the whole vocabulary: only those in vocab_start … vocab_start + "
-        "vocab - 1 are on this shard, the others give 0",
+        suspects=[
+            (torch.zeros_like(chosen), TARGET_LOGIT_0),
+            (
+                unshifted,
+                "vocab_start is not subtracted from target, an index into the whole vocabulary",
+            ),
+        ],
+        cause="target is an index into the whole vocabulary: only vocab_start … vocab_start + "
+        "vocab - 1 are on this shard, other targets give 0",
     )
+
+
+def _chosen(x: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    """The logit in each token's column, 0 where there is no such column."""
+    here = (column >= 0) & (column < x.shape[1])
+    index = column.clamp(0, max(x.shape[1] - 1, 0))[:, None]
+    return torch.where(here, x.gather(1, index)[:, 0], 0.0)
+
+
+def _cause_of_sum(got: torch.Tensor, total: torch.Tensor) -> str | None:
+    if bool((torch.isinf(got) | (got == 0)).any()):
+        return "the exponentials overflow, or all become 0: the maximum is not subtracted first"
+    wrong = ~torch.isclose(got.double(), total, rtol=1e-4)
+    if bool((got < total)[wrong].all()):
+        return "the sum is too small: terms are lost on the way from the threads to the sum"
+    if bool((got > total)[wrong].all()):
+        return "the sum is too large: terms are added more than once, by several threads or warps"
+    return None
 
 
 def _backward(
@@ -158,18 +204,52 @@ def _judge_backward(operands: tuple[torch.Tensor, ...], start: int, got: Outputs
     local = (torch.arange(vocab) == target[:, None]).double()
     expected = kept * g * (share - hit)
     scale = kept * g.abs() * (share * (1 + exponent.abs()) + hit)
+    found = got["grad_logits"]
+    forgotten = alike(
+        found,
+        kept * g * share,
+        expected,
+        cause="1 is not subtracted at the target's column",
+    )
+    unshifted = alike(
+        found,
+        kept * g * (share - local),
+        expected,
+        cause="vocab_start is not subtracted from target, an index into the whole vocabulary",
+    )
     assert_close(
-        got["grad_logits"],
+        found,
         expected,
         **mixed(logits.dtype, expected, scale, 8),
         where="grad_logits",
         suspects=[
-            (g * (share - hit), "tokens whose target is ignore_index have no gradient"),
-            (kept * g * share, "the 1 at the target's column is missing"),
+            *alike(
+                found,
+                g * (share - hit),
+                expected,
+                cause="rows whose target is ignore_index get a gradient: it must be 0 there",
+            ),
+            *([(found.double(), NO_TARGET_COLUMN)] if forgotten and unshifted else []),
+            *forgotten,
+            *unshifted,
             (kept * (share - hit), "grad_loss is not used"),
-            (kept * g * (share - local), "vocab_start is not subtracted from the target"),
-            (kept * g * (x.softmax(1) - hit), "the shard's own sum is used, not logsumexp"),
+            *alike(
+                found,
+                kept * g * (x.softmax(1) - hit),
+                expected,
+                cause="the shard's own sum is used, not logsumexp",
+            ),
         ],
-        cause="grad_loss (exp(logit - logsumexp) - 1 at the target's column), and 0 in rows whose "
-        "target is ignore_index",
+        cause=_cause_of_gradient(found, expected, kept, hit),
     )
+
+
+def _cause_of_gradient(
+    got: torch.Tensor, expected: torch.Tensor, kept: torch.Tensor, hit: torch.Tensor
+) -> str | None:
+    wrong = ~torch.isclose(got.double(), expected, rtol=1e-2, atol=1e-3 * largest(expected))
+    if bool(wrong.any()) and not bool((wrong & (kept > 0)).any()):
+        return "only rows whose target is ignore_index are wrong: their gradient must be 0"
+    if bool(wrong.any()) and not bool((wrong & (hit == 0)).any()):
+        return "only the target's columns are wrong: there 1 is subtracted from the exponential"
+    return cause_of_rounding(got, expected)

@@ -193,6 +193,7 @@ int simt_barrier(enum SimtBarrier kind, int predicate, const char* file, int lin
     simt::memory_end_phase();
     m.at_barrier = 0;
     m.last_barrier = ++m.now;
+    m.last_barrier_site = Site{file, line};
     int result = kind == SIMT_COUNT ? m.barrier_count : kind == SIMT_AND ? m.barrier_and
                                                                          : m.barrier_or;
     for (int i = 0; i < m.threads; i++) {

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIMT_INTERFACE_VERSION 2
+#define SIMT_INTERFACE_VERSION 3
 
 enum SimtRole { SIMT_ROLE_IN, SIMT_ROLE_OUT, SIMT_ROLE_INOUT };
 
@@ -59,11 +59,12 @@ struct SimtPlace {
     int32_t line;
 };
 
-// The first fault of a launch. `message` holds "{0}" and "{1}" where the places belong.
+// The first fault of a launch. `message` holds "{0}", "{1}" and "{2}" where the places belong: the
+// access or wait, the other access or wait, and the barrier that both come after.
 struct SimtFault {
     int32_t kind;
     int32_t has_thread;
     uint32_t block[3], thread[3];
-    struct SimtPlace place[2];
+    struct SimtPlace place[3];
     char message[2048];
 };

@@ -89,6 +89,7 @@ void run_block() {
     m.at_barrier = 0;
     m.block_atomic = false;
     m.block_start = m.last_barrier = ++m.now;
+    m.last_barrier_site = Site{};
     int id = 0;
     for (unsigned z = 0; z < m.block.z; z++)
         for (unsigned y = 0; y < m.block.y; y++)
@@ -221,6 +222,8 @@ void fail_for(const Thread* thread, int kind, uint64_t pc, Site site, const char
 }
 
 void second_place(uint64_t pc, Site site) { copy_place(&machine.fault->place[1], pc, site); }
+
+void barrier_place(Site site) { copy_place(&machine.fault->place[2], 0, site); }
 
 uint64_t module_base() { return (uint64_t)(uintptr_t)&__ehdr_start; }
 

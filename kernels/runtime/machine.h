@@ -70,6 +70,7 @@ struct Machine {
     Thread thread[kMaxThreads];
     // Logical time: grows at every block, barrier and __syncwarp.
     uint32_t now, block_start, last_barrier;
+    Site last_barrier_site;  // line 0: none in this block
     WarpClock warp[kMaxThreads / kWarp];
     bool fenced;          // some thread of the launch has executed a fence
     bool block_atomic;    // this block has executed an atomic on global memory
@@ -83,8 +84,9 @@ extern Machine machine;
 // The same, about a thread that is not the running one.
 [[noreturn]] void fail_for(const Thread* thread, int kind, uint64_t pc, Site site,
                            const char* format, ...) __attribute__((format(printf, 5, 6)));
-// Give the fault under construction its second place.
+// Give the fault under construction its second place, and the barrier before both.
 void second_place(uint64_t pc, Site site);
+void barrier_place(Site site);
 uint64_t module_base();
 // "(3,0,0)" of a thread's number within its block, in one of a few static buffers.
 const char* thread_name(int id);
@@ -101,6 +103,8 @@ void memory_note_fault();         // a fault: is an earlier uninitialised read i
 
 enum class Access { kRead, kWrite, kAtomic };
 void check_access(const void* address, size_t nbytes, Access access, uint64_t pc, Site site);
+// "logits[7]": the element of a tensor that lies there; nullptr when none does.
+const char* element_at(const void* address);
 
 // machine.cpp, for memory.cpp
 bool on_current_stack(const void* address);

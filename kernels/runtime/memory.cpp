@@ -51,13 +51,18 @@ void give_cells(Region& region) {
     long long width = 1LL << region.shift;
     long long offset = address - region.base;
     long long index = offset >= 0 ? offset / width : -((-offset + width - 1) / width);
+    long long count = (long long)(region.nbytes >> region.shift);
     long long past = offset + (long long)nbytes - (long long)region.nbytes;
     char where[64];
-    if (offset < 0) snprintf(where, sizeof where, "%lld bytes before its start", -offset);
-    else snprintf(where, sizeof where, "%lld bytes past its end", past);
+    if (index >= 0 && index < count)
+        snprintf(where, sizeof where, "the last %lld of them past its end", past);
+    else
+        snprintf(where, sizeof where, "%s", index < 0       ? "before its start"
+                                            : index > count ? "past its end"
+                                                            : "the first element past its end");
     fail(SIMT_OUT_OF_BOUNDS, pc, Site{},
-         "%s %zu bytes at %s[%lld] at {0}, %s (%zu elements of %lld bytes)",
-         verb(access), nbytes, region.name, index, where, region.nbytes >> region.shift, width);
+         "%s %zu bytes at %s[%lld] at {0}, %s (it has %lld element%s of %lld bytes)",
+         verb(access), nbytes, region.name, index, where, count, count == 1 ? "" : "s", width);
 }
 
 [[noreturn]] void report_wild(const char* address, size_t nbytes, Access access, uint64_t pc) {
@@ -182,9 +187,16 @@ void memory_end_launch(bool ok) {
                 missing += !(region.cells[j].flags & kWritten);
             SimtFault* fault = machine.fault;
             fault->kind = SIMT_UNWRITTEN;
+            const char* which = missing == count                          ? ", all"
+                                : end == count && missing == count - begin ? ", the last"
+                                : begin == 0 && missing == end             ? ", the first"
+                                                                           : "";
+            char range[48];
+            if (end == begin + 1) snprintf(range, sizeof range, "%zu", begin);
+            else snprintf(range, sizeof range, "%zu:%zu", begin, end);
             snprintf(fault->message, sizeof fault->message,
-                     "no thread has written %s[%zu:%zu] (%zu of %zu elements were never written)",
-                     region.name, begin, end, missing, count);
+                     "no thread has written %s[%s] (%zu of its %zu element%s%s)", region.name,
+                     range, missing, count, count == 1 ? "" : "s", which);
         }
         munmap(region.cells, region.cell_bytes);
         region.cells = nullptr;
@@ -193,6 +205,16 @@ void memory_end_launch(bool ok) {
     free(page_owner);
     arena = nullptr;
     page_owner = nullptr;
+}
+
+const char* element_at(const void* pointer) {
+    const char* address = (const char*)pointer;
+    if (arena == nullptr || (size_t)(address - arena) >= arena_bytes) return nullptr;
+    int owner = page_owner[(size_t)(address - arena) / kPage];
+    if (owner == 0) return nullptr;
+    const Region& region = buffer[owner - 1];
+    size_t offset = (size_t)(address - region.base);
+    return offset < region.nbytes ? element_name(region, offset) : nullptr;
 }
 
 void check_access(const void* pointer, size_t nbytes, Access access, uint64_t pc, Site) {

@@ -36,19 +36,6 @@ struct PendingWrite {
     uint16_t thread;
 } pending_write;  // two threads write one place: a race only if they write different values
 
-const char* element_name(const Region& region, size_t offset) {
-    static char text[4][160];
-    static int turn;
-    char* name = text[turn++ & 3];
-    unsigned width = 1u << region.shift;
-    if (region.shared && region.shift == 0)
-        snprintf(name, 160, "%s (shared, byte %zu)", region.name, offset);
-    else
-        snprintf(name, 160, "%s[%zu]%s", region.name, offset / width,
-                 region.shared ? " (shared)" : "");
-    return name;
-}
-
 uint64_t block_of(uint32_t time) {
     size_t low = 0, high = blocks_started;
     while (high - low > 1) {
@@ -76,20 +63,29 @@ bool concurrent(const Region& region, uint16_t other, uint32_t time) {
     return true;
 }
 
+// What is said of two threads of a block that share no later barrier than the last one.
+const char* after_barrier() {
+    if (machine.last_barrier_site.line == 0) return "";
+    barrier_place(machine.last_barrier_site);
+    return " (both after the one at {2})";
+}
+
 [[noreturn]] void report_race(const Region& region, size_t offset, Access now, uint64_t pc,
                               const char* before, uint16_t other, uint32_t time,
                               uint32_t other_pc) {
     second_place(other_pc == 0 ? 0 : other_pc + 1 + module_base(), Site{});
     if (time < machine.block_start) {
         fail(SIMT_RACE, pc, Site{},
-             "race on %s: it %s it at {0}, block %s %s it at {1}, and blocks run in any order",
+             "race on %s, which this thread %s at {0} and block %s %s at {1}: blocks run in any "
+             "order",
              element_name(region, offset), verb(now), block_name(block_of(time)), before);
     }
     bool warp = other / kWarp == machine.current->id / kWarp;
     fail(SIMT_RACE, pc, Site{},
-         "race on %s: it %s it at {0}, thread %s %s it at {1}, with no %s in between",
+         "race on %s, which this thread %s at {0} and thread %s %s at {1}, with no %s in "
+         "between%s",
          element_name(region, offset), verb(now), thread_name(other), before,
-         warp ? "__syncthreads or __syncwarp" : "__syncthreads");
+         warp ? "__syncthreads or __syncwarp" : "__syncthreads", after_barrier());
 }
 
 // The write that was to follow has happened: did it change what another thread had written?
@@ -107,9 +103,11 @@ void settle_pending_write() {
     machine.current = running;
     second_place(p.other_pc == 0 ? 0 : p.other_pc + 1 + module_base(), Site{});
     fail_for(&machine.thread[p.thread], SIMT_RACE, p.pc, Site{},
-             "race on %s: it writes it at {0}, %s %s writes another value at {1}, %s", what,
-             other_block ? "block" : "thread", text,
-             other_block ? "and blocks run in any order" : "with no barrier in between");
+             "race on %s, to which this thread writes one value at {0} and %s %s another at "
+             "{1}%s%s",
+             what, other_block ? "block" : "thread", text,
+             other_block ? ": blocks run in any order" : ", with no __syncthreads in between",
+             other_block ? "" : after_barrier());
 }
 
 void note_write(const Region& region, Cell& cell, uint16_t me, uint64_t pc, bool atomic) {
@@ -167,11 +165,18 @@ void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
             report_race(region, offset, access, pc,
                         cell.flags & kAtomicWrite ? "atomically changed" : "wrote", cell.writer,
                         cell.write_time, cell.write_pc);
-        if (!pending_write.active) {
-            PendingWrite& p = pending_write;
-            p = {true, &region, region.base + (index << region.shift), (size_t)1 << region.shift,
-                 {}, cell.writer, cell.write_time, cell.write_pc, pc, me};
-            memcpy(p.before, p.address, p.nbytes);
+        PendingWrite& p = pending_write;
+        char* address = region.base + (index << region.shift);
+        size_t width = (size_t)1 << region.shift;
+        if (p.active && p.pc == pc && p.thread == me && address == p.address + p.nbytes &&
+            p.nbytes + width <= sizeof p.before) {
+            // The next cell of the same access.
+            memcpy(p.before + p.nbytes, address, width);
+            p.nbytes += width;
+        } else if (!p.active) {
+            p = {true, &region, address, width, {}, cell.writer, cell.write_time, cell.write_pc, pc,
+                 me};
+            memcpy(p.before, address, width);
         }
     }
     if (atomic && !holds_value(region, cell) && pending_read.region == nullptr)
@@ -181,6 +186,19 @@ void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
 }
 
 }  // namespace
+
+const char* element_name(const Region& region, size_t offset) {
+    static char text[4][160];
+    static int turn;
+    char* name = text[turn++ & 3];
+    unsigned width = 1u << region.shift;
+    if (region.shared && region.shift == 0)
+        snprintf(name, 160, "%s (shared, byte %zu)", region.name, offset);
+    else
+        snprintf(name, 160, "%s[%zu]%s", region.name, offset / width,
+                 region.shared ? " (shared)" : "");
+    return name;
+}
 
 const char* verb(Access access) {
     if (access == Access::kRead) return "reads";

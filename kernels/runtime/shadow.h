@@ -27,6 +27,8 @@ struct Region {
 
 // "reads", "writes", "atomically changes".
 const char* verb(Access access);
+// "dst[96]", in one of a few static buffers.
+const char* element_name(const Region& region, size_t offset);
 
 void shadow_begin_launch();
 void shadow_begin_block();

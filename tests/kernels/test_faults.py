@@ -151,6 +151,25 @@ def test_plain_addition_to_one_place_is_a_race(program: Make, numbers: torch.Ten
     assert total.item() == sum(range(64))
 
 
+@pytest.mark.parametrize("step", [1.0, 0.0])
+def test_values_that_differ_in_their_last_byte_only_are_a_race_in_shared_memory(
+    program: Make, numbers: torch.Tensor, step: float
+) -> None:
+    # 0.0, 1.0, … as floats begin with the same bytes in memory.
+    p = program("""extern "C" __global__ void f(float* y, int64_t n, float step) {
+        __shared__ float one;
+        one = threadIdx.x * step;  // here
+        __syncthreads();
+        y[threadIdx.x] = one;
+    }""")
+    arguments = numbers[:2].clone(), 2, step
+    if step == 0.0:  # all of them write one value
+        p.run(*arguments, block=2)
+        return
+    fault = p.fault(*arguments, block=2)
+    assert (fault.kind, fault.line) == ("race", p.line("here"))
+
+
 def test_equal_values_written_by_all_threads_are_no_race(
     program: Make, numbers: torch.Tensor
 ) -> None:

@@ -138,7 +138,7 @@ def _plain(fault: KernelFault) -> dict[str, Any]:
     return {
         "kind": fault.kind,
         "text": str(fault),
-        "cause": fault.cause,
         "line": fault.line,
         "other_line": fault.other_line,
+        "barrier_line": fault.barrier_line,
     }

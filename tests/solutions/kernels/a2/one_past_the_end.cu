@@ -1,7 +1,7 @@
 // The loop runs to n inclusive.
 // TASK a2.reduce_add
 // FAILS touches only its own memory
-// SAYS past its end
+// SAYS the first element past its end
 template <typename T>
 __device__ void reduce_add(T* dst, const T* src, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,7 +1,7 @@
 // Takes every address for a multiple of 16.
 // TASK a2.reduce_add
 // FAILS touches only its own memory
-// SAYS no multiple of 16
+// SAYS `dst` itself does not begin at a multiple of 16 bytes
 template <typename T>
 __device__ void reduce_add(T* dst, const T* src, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,7 +1,7 @@
 // Accumulates the first moment in bfloat16.
 // TASK a3.adamw
 // FAILS steps float parameters
-// SAYS exp_avg
+// SAYS the moment is rounded to bfloat16
 template <typename T>
 __device__ void adamw(T* param, const T* grad, float* exp_avg, float* exp_avg_sq, int64_t n,
                       const Hyper& h) {

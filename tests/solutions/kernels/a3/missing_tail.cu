@@ -1,7 +1,7 @@
 // Leaves the last n mod 4 elements out.
 // TASK a3.adamw
 // FAILS steps float parameters
-// SAYS left out
+// SAYS the tail is left out (1 of 5 elements)
 template <typename T>
 __device__ void adamw(T* param, const T* grad, float* exp_avg, float* exp_avg_sq, int64_t n,
                       const Hyper& h) {

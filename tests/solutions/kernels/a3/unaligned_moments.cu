@@ -1,7 +1,7 @@
 // Loads moments 16 bytes at a time from any address.
 // TASK a3.adamw
 // FAILS touches only its own memory
-// SAYS no multiple of 16
+// SAYS `exp_avg` itself does not begin at a multiple of 16 bytes
 template <typename T>
 __device__ void adamw(T* param, const T* grad, float* exp_avg, float* exp_avg_sq, int64_t n,
                       const Hyper& h) {

@@ -1,7 +1,7 @@
 // Zeroes the gradient on the way.
 // TASK a3.adamw
 // FAILS touches only its own memory
-// SAYS an input that must stay
+// SAYS `grad` was taken for an output
 template <typename T>
 __device__ void adamw(T* param, const T* grad, float* exp_avg, float* exp_avg_sq, int64_t n,
                       const Hyper& h) {

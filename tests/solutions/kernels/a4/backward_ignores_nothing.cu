@@ -1,7 +1,7 @@
 // Ignored tokens get a gradient.
 // TASK a4.vocab_cross_entropy
 // FAILS gives every logit
-// SAYS ignore_index
+// SAYS rows whose target is ignore_index get a gradient
 template <typename T>
 __device__ void vocab_cross_entropy_backward(T* grad_logits, const T* logits,
                                              const int64_t* target, const float* logsumexp,

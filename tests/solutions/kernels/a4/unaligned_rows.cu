@@ -1,7 +1,7 @@
 // Takes every row for aligned; those of odd vocabularies are not.
 // TASK a4.vocab_cross_entropy
 // FAILS touches only its own memory
-// SAYS no multiple of 16
+// SAYS row 1 of `logits` does not begin at a multiple of 16 bytes
 template <typename T>
 __device__ void vocab_cross_entropy_forward(float* row_max, float* sum_exp, float* target_logit,
                                             const T* logits, const int64_t* target,

@@ -1,7 +1,7 @@
 // Reads the logits as (vocab, tokens).
 // TASK a4.vocab_cross_entropy
 // FAILS finds maximum
-// SAYS row_max
+// SAYS the logits are read as (vocab, tokens)
 template <typename T>
 __device__ void vocab_cross_entropy_forward(float* row_max, float* sum_exp, float* target_logit,
                                             const T* logits, const int64_t* target,

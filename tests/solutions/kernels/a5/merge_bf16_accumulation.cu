@@ -1,7 +1,7 @@
 // Rounds each term to bfloat16 before adding.
 // TASK a5.attention_merge
 // FAILS merges bfloat16 sides
-// SAYS differ
+// SAYS each product is rounded to bfloat16
 template <typename T>
 __device__ void attention_merge(T* out, float* lse, const T* out_a, const float* lse_a,
                                 const T* out_b, const float* lse_b, int64_t rows, int64_t dim) {

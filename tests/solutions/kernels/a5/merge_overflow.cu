@@ -1,7 +1,7 @@
 // exp of the lse as they are.
 // TASK a5.attention_merge
 // FAILS merges float sides
-// SAYS lse
+// SAYS subtract the larger of the two first
 template <typename T>
 __device__ void attention_merge(T* out, float* lse, const T* out_a, const float* lse_a,
                                 const T* out_b, const float* lse_b, int64_t rows, int64_t dim) {

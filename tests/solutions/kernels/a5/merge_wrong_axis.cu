@@ -1,7 +1,7 @@
 // Takes the column's number for the row's.
 // TASK a5.attention_merge
 // FAILS touches only its own memory
-// SAYS reads 4 bytes at lse_
+// SAYS this tensor has one element for each row
 template <typename T>
 __device__ void attention_merge(T* out, float* lse, const T* out_a, const float* lse_a,
                                 const T* out_b, const float* lse_b, int64_t rows, int64_t dim) {

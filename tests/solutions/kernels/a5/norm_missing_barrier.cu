@@ -1,7 +1,7 @@
 // The second sum overwrites the parts of the first, which others still read.
 // TASK a5.layer_norm
 // FAILS touches only its own memory
-// SAYS race on part
+// SAYS puts new values into `part` while other threads still read the old ones
 template <typename T>
 __device__ void layer_norm_forward(T* out, float* mean, float* rstd, const T* input,
                                    const T* weight, const T* bias, int64_t rows, int64_t hidden,

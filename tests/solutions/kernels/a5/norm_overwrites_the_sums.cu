@@ -1,7 +1,7 @@
 // Starts the sums at zero.
 // TASK a5.layer_norm
 // FAILS gives input, weight and bias
-// SAYS overwritten
+// SAYS `grad_weight` is overwritten
 template <typename T>
 __device__ void layer_norm_backward(T* grad_input, float* grad_weight, float* grad_bias,
                                     const T* grad_out, const T* input, const T* weight,

@@ -1,7 +1,7 @@
 // A shuffle inside a loop that not all lanes run as often.
 // TASK a5.layer_norm
 // FAILS touches only its own memory
-// SAYS is not reached by all threads
+// SAYS not all lanes of its mask take
 template <typename T>
 __device__ void layer_norm_forward(T* out, float* mean, float* rstd, const T* input,
                                    const T* weight, const T* bias, int64_t rows, int64_t hidden,

@@ -1,7 +1,7 @@
 // Several rows add to one column without an atomic.
 // TASK a5.layer_norm
 // FAILS touches only its own memory
-// SAYS race on grad_weight
+// SAYS several threads add to one element of `grad_weight`
 template <typename T>
 __device__ void layer_norm_backward(T* grad_input, float* grad_weight, float* grad_bias,
                                     const T* grad_out, const T* input, const T* weight,

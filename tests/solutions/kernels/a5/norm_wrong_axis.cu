@@ -1,7 +1,7 @@
 // Reads the input as (hidden, rows).
 // TASK a5.layer_norm
 // FAILS normalizes every row
-// SAYS mean
+// SAYS the input is read as (hidden, rows)
 template <typename T>
 __device__ void layer_norm_forward(T* out, float* mean, float* rstd, const T* input,
                                    const T* weight, const T* bias, int64_t rows, int64_t hidden,

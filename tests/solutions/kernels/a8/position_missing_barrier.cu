@@ -1,7 +1,7 @@
 // The next stretch overwrites counts that others still read.
 // TASK a8.moe_permute
 // FAILS touches only its own memory
-// SAYS race on of_warp
+// SAYS belongs to the next round of the loop
 __device__ void moe_permute_position(int* position, const int* experts, const int* begin,
                              int64_t assignments, int64_t num_experts) {
     __shared__ int of_warp[32];

@@ -1,7 +1,7 @@
 // Leaves the last hidden mod 8 columns out.
 // TASK a8.moe_unpermute
 // FAILS touches only its own memory
-// SAYS no thread has written out
+// SAYS the tail of a row of 33
 template <typename T>
 __device__ void moe_unpermute(T* out, const T* rows, const float* weights, const int* position,
                               int64_t tokens, int64_t k, int64_t hidden) {

@@ -1,7 +1,7 @@
 // Reads row -1 for a dropped choice.
 // TASK a8.moe_unpermute
 // FAILS touches only its own memory
-// SAYS before its start
+// SAYS a position of -1 marks a dropped assignment
 template <typename T>
 __device__ void moe_unpermute(T* out, const T* rows, const float* weights, const int* position,
                               int64_t tokens, int64_t k, int64_t hidden) {

@@ -1,7 +1,7 @@
 // A thread per choice adds to the token's row without an atomic.
 // TASK a8.moe_unpermute
 // FAILS touches only its own memory
-// SAYS race on out
+// SAYS two threads change the same element of `out`
 template <typename T>
 __device__ void moe_unpermute(T* out, const T* rows, const float* weights, const int* position,
                               int64_t tokens, int64_t k, int64_t hidden) {
