@@ -62,29 +62,31 @@ def flattened(tensor: torch.Tensor, name: str = "tensor") -> Iterator[torch.Tens
 def post_exchange(
     send: torch.Tensor, receive: torch.Tensor, group: dist.ProcessGroup | None
 ) -> list[dist.Work]:
-    """Start sending to the next rank and receiving from the previous; an empty chunk stays home.
+    """Start receiving from the previous rank and sending to the next; an empty chunk stays home.
 
     One batch, because a rank that sends first and receives second waits for a neighbour that does
-    the same. Group ranks (`group_peer`), because in a sub-group they are not the global ones.
+    the same. The receive stands first in it: gloo posts them one by one, and what finds its buffer
+    ready goes straight there. Group ranks (`group_peer`), because in a sub-group they are not the
+    global ones.
     """
     rank, world_size = place(group)
     following, previous = (rank + 1) % world_size, (rank - 1) % world_size
     operations = []
-    if send.numel() > 0:
-        operations.append(dist.P2POp(dist.isend, send, group=group, group_peer=following))
     if receive.numel() > 0:
         operations.append(dist.P2POp(dist.irecv, receive, group=group, group_peer=previous))
+    if send.numel() > 0:
+        operations.append(dist.P2POp(dist.isend, send, group=group, group_peer=following))
     return dist.batch_isend_irecv(operations) if operations else []
 
 
 def wait_for_receive(works: list[dist.Work]) -> list[dist.Work]:
-    """Wait for the last of an exchange, the receive; the send, still on its way, is handed back.
+    """Wait for the first of an exchange, the receive; the send, still on its way, is handed back.
 
     The next step needs what arrived, not the neighbour's leisure: whoever waits for every send at
     once runs at the pace of the slowest rank. (NCCL hands out one work for the whole batch.)
     """
     if works:
-        works.pop().wait()
+        works.pop(0).wait()
     return works
 
 
