@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from grader import tasks
-from grader.checks.settings import CannotRun, project_folder
+from grader.checks.settings import CannotRun
 from grader.harness.directories import remove_directory
 from grader.report.language import text, translated
 from grader.submission import confinement, executors
@@ -29,7 +29,7 @@ from grader.submission.clone import CloneError, Fetched, fetch
 from grader.submission.course import Course
 from grader.submission.git import GitLimits
 from grader.submission.grades import StudentGrade
-from grader.submission.kit import kit_name
+from grader.submission.kit import KIT, kit_name, require_untouched
 from grader.submission.links import Link
 from grader.submission.progress import Progress
 from grader.submission.sheet import read_sheet
@@ -150,6 +150,7 @@ class _Batch:
 
     def prepare(self) -> None:
         """See that the folder is of this batch, and take what the sheet says now."""
+        require_untouched()
         options = self._options
         settings = json.dumps(
             {
@@ -308,7 +309,7 @@ class _Batch:
         return Work(
             files=self._store.files(row.id),
             tasks=ids,
-            project=str(project_folder()),
+            project=str(KIT),
             seed=row.seed or self._seed,
             device=self._options.device,
             part=part,

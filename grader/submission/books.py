@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader import tasks
-from grader.checks.settings import project_folder
 from grader.submission.choose import Choice
 from grader.submission.course import Course
 from grader.submission.gradebook import write_gradebook, write_unread
 from grader.submission.grades import StudentGrade, grade_all
+from grader.submission.kit import KIT
 from grader.submission.pages import (
     write_leaderboard,
     write_overview,
@@ -71,6 +71,6 @@ class Books:
         title = self._course.name or title
         write_overview(self._out, title, grades, unread, self._selected, language)
         write_leaderboard(self._out, grades, language)
-        found = suspicions(self._store, self._store.rows(), project_folder())
+        found = suspicions(self._store, self._store.rows(), KIT)
         write_suspicions(self._out, found, language)
         return grades

@@ -26,10 +26,10 @@ from grader.checks.settings import CannotRun
 from grader.harness import processes
 from grader.harness.directories import remove_directory
 from grader.submission import confinement
+from grader.submission.kit import KIT
 
 Part = Literal["correctness", "throughput"]
 
-_KIT: Final = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS: Final = 0.1
 _COUNT_SECONDS: Final = 0.25
 _MAX_PROCESSES: Final = 400
@@ -202,7 +202,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     }
     return kept | {
         "HOME": str(scratch),
-        "PYTHONPATH": str(_KIT),
+        "PYTHONPATH": str(KIT),
         "TINYPARALLEL_CACHE": str(cache_folder()),
         "TMPDIR": str(scratch / "tmp"),
     }
