@@ -17,6 +17,7 @@ import gettext
 import io
 import re
 import struct
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -35,7 +36,9 @@ _BRACKETED = re.compile(r"\([^()\n]*\)|\[[^\[\]\n]*\]|\{[^{}\n]*\}")
 _JOINED = re.compile(r"(?:\[[^\]]*\]|\S+)(?: (?:and|or) (?:\[[^\]]*\]|\S+))+")
 #: What stands before a field that may hold a whole message.
 _SETS_OFF = (": ", ". ", "; ", "(")
-_NUMBER, _ANYTHING = "-?[0-9]+", r"[^\n]+?"
+_NUMBER = "-?[0-9]+"
+#: Longer lines are shown as they are; so is what takes more attempts (a message may be made to).
+_LONGEST, _ATTEMPTS = 1500, 80
 #: What stands behind a field that is a whole number.
 _COUNTED = (" ranks", " more ranks")
 #: What stands behind a first field that is one, where nothing follows: "4 GPUs".
@@ -118,6 +121,10 @@ def translate(message: str, depth: int = _DEPTH) -> str:
     Lines of a traceback, and what the program printed itself, stay as they are.
     """
     if "\n" not in message:
+        if len(message) > _LONGEST:
+            return message
+        if depth == _DEPTH:
+            _attempts.left = _ATTEMPTS
         return _sentence(message, depth) or _behind_a_label(message, depth) or message
     if (known := find(message)) is not None:
         return known
@@ -225,16 +232,25 @@ def _is_english(value: str) -> bool:
     return not _is_cut(value) and _PHRASE.search(_bare(value)) is not None
 
 
+class _Attempts(threading.local):
+    """How often one line may still be compared with all forms."""
+
+    left = _ATTEMPTS
+
+
+_attempts = _Attempts()
+
+
 def _by_form(message: str, depth: int) -> str | None:
-    if depth == 0:
+    if depth == 0 or _attempts.left <= 0:
         return None
+    _attempts.left -= 1
     for form in _forms():
         if form.start and not message.startswith(form.start):
             continue
-        match = form.pattern.fullmatch(message)
-        if match is None:
+        found = form.fields(message)
+        if found is None:
             continue
-        found = {name.removeprefix("f"): value for name, value in match.groupdict().items()}
         if not all(_is_value(found[name]) for name in form.values):
             continue
         if not all(_is_whole(found[name]) for name in form.labels):
@@ -277,14 +293,39 @@ def _field(value: str, depth: int) -> str:
 class _Form:
     """A msgid with fields. start: its literal beginning. labels: fields that name a case.
 
-    values: fields that hold one value each, and no sentence.
+    names: of the fields that may hold anything; between them stand pieces, patterns of literals and
+    numbers. same: pairs of fields of one value. values: fields that hold one value each, and no
+    sentence.
     """
 
     start: str
-    pattern: re.Pattern[str]
+    names: tuple[str, ...]
+    pieces: tuple[re.Pattern[str], ...]
     words: str
     labels: frozenset[str]
     values: frozenset[str]
+    same: tuple[tuple[str, str], ...]
+
+    def fields(self, message: str) -> dict[str, str] | None:
+        """What a message of this form holds, by field; None for a message of another one.
+
+        Each piece is taken where it first occurs behind the one before, so the time is that of
+        one look for each: no message makes it try all ways of cutting it.
+        """
+        first = self.pieces[0].match(message)
+        if first is None:
+            return None
+        found = first.groupdict()
+        place = first.end()
+        for number, name in enumerate(self.names, start=1):
+            piece = self.pieces[number].search(message, place + 1)
+            if piece is None:
+                return None
+            found |= {name: message[place : piece.start()]} | piece.groupdict()
+            place = piece.end()
+        if place != len(message) or any(found[one] != found[two] for one, two in self.same):
+            return None
+        return {name.removeprefix("f"): value for name, value in found.items()}
 
 
 @cache
@@ -302,20 +343,34 @@ def _forms() -> tuple[_Form, ...]:
 def _form(message: str, words: str) -> _Form:
     parts = _FIELD.split(message)
     labels, values = set(), set()
-    pattern = ""
+    names: list[str] = []
+    pieces = [""]
+    same: list[tuple[str, str]] = []
+    seen: set[str] = set()
     for place, part in enumerate(parts):
         if place % 2 == 0:
-            pattern += re.escape(part)
+            pieces[-1] += re.escape(part)
             continue
         before, after = parts[place - 1], parts[place + 1]
-        if f"(?P<f{part}>" in pattern:
-            pattern += f"(?P=f{part})"
-            continue
+        name = f"f{part}"
+        if part in seen:
+            name = f"f{part}_{place}"
+            same.append((f"f{part}", name))
+        seen.add(part)
         number = before.endswith(("rank ", "Rank ")) or after.startswith(_COUNTED)
         number = number or (place == 1 and not before and _COUNTS.fullmatch(after) is not None)
-        pattern += f"(?P<f{part}>{_NUMBER if number else _ANYTHING})"
+        if number:
+            pieces[-1] += f"(?P<{name}>{_NUMBER})"
+        else:
+            names.append(name)
+            pieces.append("")
         if place == 1 and not before and after.startswith(":"):
             labels.add(part)
         elif not before.endswith(_SETS_OFF) and not after.startswith(";"):
             values.add(part)
-    return _Form(parts[0], re.compile(pattern), words, frozenset(labels), frozenset(values))
+    if len(pieces) > 1:
+        pieces[-1] += r"\Z"
+    patterns = tuple(re.compile(piece) for piece in pieces)
+    return _Form(
+        parts[0], tuple(names), patterns, words, frozenset(labels), frozenset(values), tuple(same)
+    )

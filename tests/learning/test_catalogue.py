@@ -241,3 +241,23 @@ def test_the_command_line_speaks_chinese(
 
 def test_words_are_english_without_a_translation() -> None:
     assert text("en", "passed") == "passed" and text("zh", "passed") == "通过"
+
+
+def test_no_message_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a student's exception says may be made to fit the forms almost, in very many ways."""
+    tried = 0
+
+    def count(form: object, message: str) -> None:
+        nonlocal tried
+        tried += 1
+
+    most = 4 * len(catalogue._forms()) * catalogue._ATTEMPTS
+    for form in sorted(catalogue._forms(), key=lambda form: -len(form.names))[:5]:
+        pieces = [re.sub(r"\(\?P<.*?\)|\\Z|\\", "", piece.pattern) for piece in form.pieces]
+        almost = pieces[0] + "x" + "".join(f"{piece}x" for piece in pieces[1:-1]) * 30 + "!"
+        assert catalogue.translate(almost) == almost
+    monkeypatch.setattr(catalogue._Form, "fields", count)
+    for hostile in ("a: " * 400, "a b c; " * 200, "(x: " * 300, "it is: so (a: b) " * 80):
+        tried = 0
+        assert catalogue.translate(hostile) == hostile
+        assert tried <= most
