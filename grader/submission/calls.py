@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from grader.submission.tokens import Token, tokens
+from grader.submission.tokens import Token, encoding, tokens
 
 _MODULE_NAMES: Final = (
     "_thread asyncio atexit builtins cffi code codecs ctypes faulthandler fcntl gc importlib "
@@ -53,6 +53,8 @@ def _found(source: bytes, path: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for what, line in _cuda(listed) if path.endswith(".cu") else _python(listed):
         found.setdefault(what, line)
+    if not path.endswith(".cu") and (named := encoding(source)):
+        found.setdefault(f"coding: {named}", 1)
     return found
 
 
@@ -87,6 +89,8 @@ def _python(listed: list[Token]) -> Iterator[tuple[str, int]]:
             yield from _imported(listed, token, module, after_module)
         elif before in ("def", "class") or (before == "." and not chain.startswith("__")):
             pass
+        elif chain == "getattr" and after == "(" and _chain(listed, end + 1)[0] in _SHARED:
+            yield f"getattr({_chain(listed, end + 1)[0]}, …)", token.line
         elif _CHAINS.fullmatch(chain) or (after == "(" and _BUILTINS.fullmatch(chain)):
             yield chain, token.line
         # Behind a colon stands the type of what gets a value, not what gets it.

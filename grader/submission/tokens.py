@@ -5,8 +5,10 @@ A parser can be made to fail or to exhaust the stack by what it parses; this can
 
 from __future__ import annotations
 
+import codecs
 import keyword
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -27,6 +29,7 @@ _CUDA: Final = re.compile(
     rf"(?P<comment>//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?)|(?P<string>{_SINGLE}){_REST}",
     re.DOTALL,
 )
+_COOKIE: Final = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _C_KEYWORDS: Final = (
     "if else for while do return switch case break continue const int float double unsigned "
     "void bool char auto template typename struct static inline __global__ __device__ "
@@ -44,9 +47,25 @@ class Token:
     line: int
 
 
+def encoding(source: bytes) -> str:
+    """The encoding that a Python file names in its first two lines; "" for UTF-8 and for none."""
+    for line in source.split(b"\n", 2)[:2]:
+        match = _COOKIE.match(line)
+        if match is None:
+            continue
+        try:
+            name = codecs.lookup(match[1].decode("ascii")).name
+            "".encode(name)  # "rot13" and the like are no encodings of text
+        except (LookupError, ValueError):
+            return ""
+        return "" if name in ("utf-8", "utf-8-sig", "ascii") else name
+    return ""
+
+
 def tokens(source: bytes, path: str) -> list[Token]:
     """All but comments and white space. path: its ending tells the language."""
-    text = source.decode("utf-8", errors="replace")
+    named = "" if path.endswith(".cu") else encoding(source)
+    text = source.decode(named or "utf-8", errors="replace")
     pattern = _CUDA if path.endswith(".cu") else _PYTHON
     found = []
     line, end = 1, 0
@@ -55,7 +74,9 @@ def tokens(source: bytes, path: str) -> list[Token]:
         end = match.start()
         kind = match.lastgroup
         if kind in ("name", "number", "string", "operator"):
-            found.append(Token(kind, match[0], line))  # type: ignore[arg-type]
+            # Python takes full-width and other letters of a name for the plain ones.
+            words = unicodedata.normalize("NFKC", match[0]) if kind == "name" else match[0]
+            found.append(Token(kind, words, line))  # type: ignore[arg-type]
     return found
 
 

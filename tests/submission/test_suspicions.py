@@ -79,11 +79,26 @@ def test_names_comments_and_docstrings_tell_nothing() -> None:
         ("f.__globals__['x']", "f.__globals__"),
         ("sys._getframe(1)", "sys._getframe"),
         ("torch.from_file('x')", "torch.from_file"),
+        ("ｅｘｅｃ('1')", "exec"),
+        ("getattr(os, '_ex' + 'it')(0)", "getattr(os, …)"),
+        ("# coding: latin-1\nx = 1", "coding: iso8859-1"),
     ],
 )
 def test_what_honest_work_has_no_use_for_stands_out(source: str, what: str) -> None:
     found = unusual(source.encode(), "a.py")
     assert any(what in each for each in found), found
+
+
+def test_a_file_in_another_encoding_is_read_in_it() -> None:
+    text = "import os\nos._exit(0)\n"
+    hidden = b"# coding: utf-7\n" + "".join(f"{ord(c):04x}" for c in text).encode()
+    plain = b"# -*- coding: utf-7 -*-\n" + text.encode("utf-7").replace(b"_", b"+AF8-")
+    found = unusual(plain, "a.py")
+    assert {"coding: utf-7", "os._exit"} <= found.keys(), found
+    assert "coding: utf-7" in unusual(hidden, "a.py")
+    assert unusual(b"# coding: utf-8\nx = 1\n", "a.py") == {}
+    assert unusual(b"# coding: rot13\nx = 1\n", "a.py") == {}
+    assert unusual(b"# coding: no-such\nx = 1\n", "a.py") == {}
 
 
 def test_what_the_kit_uses_itself_is_usual() -> None:
