@@ -5,12 +5,13 @@ What goes in decides the name of what comes out, so an unchanged file is never b
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels import cache, compilers, elf, native
+from kernels import cache, compilers, elf, native, refusals
 from kernels.compilers import CompileError, Compiler
 
 _COMMON = [
@@ -24,12 +25,16 @@ _GCC = [
 _CLANG = ["-ferror-limit=4", "-fno-color-diagnostics"]
 # DWARF 4: binutils of Debian 12 takes some lines of `#line` files for the unit's in DWARF 5.
 _FAST = ["-O2", "-g1", "-gdwarf-4"]
-_CHECKED = ["-O1", "-g", "-gdwarf-4"]
+# The copies that a kernel calls by name stay calls, which are led to the hooks.
+_COPIES = ("memcpy", "memmove", "memset")
+_CHECKED = ["-O1", "-g", "-gdwarf-4", *(f"-fno-builtin-{name}" for name in _COPIES)]
 # clang drops parts of a copied struct before its accesses are instrumented, unless told not to
 # optimize at all; it also leaves out reads that a write to the same place follows.
 _CHECKED_CLANG = ["-O0", "-g", "-gdwarf-4", "-mllvm", "-tsan-instrument-read-before-write=1"]
 _LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _DYNAMIC = "simt_dynamic_shared"
+#: Bytes of `__shared__` variables of one kernel, as ptxas has it.
+MAX_STATIC_SHARED = 48 << 10
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Source:
         """The file at `path`, shown as assignment/kernels.cu."""
         path = path.absolute()
         folder = path.parent.parent
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
         return Source(folder, path.relative_to(folder).as_posix(), text, tuple(prototypes))
 
     @property
@@ -69,10 +74,27 @@ class Source:
 
     def parts(self) -> list[str]:
         """All text that decides what is built: the file's and that of headers beside it."""
+        return [self.shown, str(self.folder), self.text, *self.prototypes, *self.headers().values()]
+
+    def own_files(self) -> dict[str, str]:
+        """All text of the student's, by the names that messages use."""
+        headers = self.headers().items()
+        named = {os.path.relpath(path, self.folder): text for path, text in headers}
+        return {self.shown: self.text} | named
+
+    def headers(self) -> dict[Path, str]:
+        """The text of each header beside the file that it, or one of them, includes."""
         beside = (self.folder / self.shown).parent
-        headers = [beside / name for name in sorted(set(_LOCAL_INCLUDE.findall(self.text)))]
-        texts = [path.read_text(errors="replace") for path in headers if path.is_file()]
-        return [self.shown, str(self.folder), self.text, *self.prototypes, *texts]
+        found: dict[Path, str] = {}
+        waiting = [(beside, self.text)]
+        while waiting:
+            folder, text = waiting.pop()
+            for name in sorted(set(_LOCAL_INCLUDE.findall(text))):
+                for path in (Path(os.path.normpath(each / name)) for each in (folder, beside)):
+                    if path not in found and path.is_file():
+                        found[path] = path.read_text(encoding="utf-8", errors="replace")
+                        waiting.append((path.parent, found[path]))
+        return dict(sorted(found.items()))
 
 
 def kernel_name(prototype: str) -> str:
@@ -135,8 +157,11 @@ def _flags(compiler: Compiler, checked: bool) -> list[str]:
     return flags
 
 
-def _unit(source: Source, checked: bool) -> str:
-    """The file that is compiled: the student's text, then what makes its kernels callable."""
+def _unit(source: Source, checked: bool, structs: bool) -> str:
+    """The file that is compiled: the student's text, then what makes its kernels callable.
+
+    structs: whether the compiler copies structs, of promised alignments, by calls of memcpy.
+    """
     lines = ['#include "simt.h"', f'#line 1 "{source.shown}"', source.text]
     lines += [f'#line 1 "how {source.shown} is launched"']
     for prototype, name in zip(source.prototypes, source.names, strict=True):
@@ -148,24 +173,31 @@ def _unit(source: Source, checked: bool) -> str:
         f"{visible} SimtEntry simt_entries[] = {{{entries}}};",
         f"{visible} int simt_entry_count = {len(source.names)};",
         f"{visible} int simt_checked = {int(checked)};",
+        f"{visible} int simt_copies_structs = {int(structs)};",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _build_cpu(source: Source, compiler: Compiler, flags: Sequence[str], scratch: Path) -> None:
     unit, made = scratch / "unit.cpp", scratch / "unit.o"
-    unit.write_text(_unit(source, checked="-O2" not in flags))
+    checked = "-O2" not in flags
+    unit.write_text(_unit(source, checked, structs=compiler.kind == "clang"))
     beside = (source.folder / source.shown).parent
     include = ["-I", str(native.INCLUDE), "-iquote", str(beside)]
     try:
+        refusals.refuse_questions(source.own_files())
+        preprocessed = compiler.run([*flags, *include, "-E", str(unit)], source.folder)
+        refusals.refuse_preprocessed(preprocessed, source.folder, source.names)
         compiler.run([*flags, *include, "-c", str(unit), "-o", str(made)], source.folder)
-        if compiler.kind == "clang" and "-O0" in flags:
-            # Copies of structs are plain calls of memcpy there: lead them to the hooks.
+        refusals.refuse_mangled(made, source.names)
+        if checked:
+            # With clang++, copies of structs are plain calls of memcpy too.
             wrapped = scratch / "wrapped.o"
-            wrap = ",".join(f"--wrap={name}" for name in ("memcpy", "memmove", "memset"))
+            wrap = ",".join(f"--wrap={name}" for name in _COPIES)
             options = ["-r", "-nostdlib", f"-Wl,{wrap}", str(made), "-o", str(wrapped)]
             compiler.run(options, source.folder)
             wrapped.replace(made)
+        _refuse_large(source, made)
         # Every `extern __shared__ T name[]` is a name of the same memory.
         dynamic = [s.name for s in elf.thread_local_symbols(made) if not s.defined]
         names = [f"-Wl,--defsym={name}={_DYNAMIC}" for name in dynamic]
@@ -178,6 +210,16 @@ def _build_cpu(source: Source, compiler: Compiler, flags: Sequence[str], scratch
         raise CompileError(_tidy(str(error), unit)) from None
     unit.unlink()
     made.unlink()
+
+
+def _refuse_large(source: Source, made: Path) -> None:
+    """What ptxas says of a `__shared__` variable that no kernel can have."""
+    for symbol in elf.thread_local_symbols(made):
+        if symbol.defined and symbol.nbytes > MAX_STATIC_SHARED:
+            raise CompileError(
+                f"{source.shown}: error: `{elf.plain_name(symbol.name)}` uses too much shared data "
+                f"({symbol.nbytes} bytes, {MAX_STATIC_SHARED} at most)"
+            )
 
 
 def _tidy(message: str, unit: Path) -> str:

@@ -12,7 +12,7 @@ _SYMTAB, _TLS = 2, 6
 
 @dataclass(frozen=True)
 class Symbol:
-    """A thread-local symbol; offset and nbytes within the thread-local segment."""
+    """A symbol; where it is thread-local, offset and nbytes are those within that segment."""
 
     name: str
     offset: int
@@ -22,6 +22,11 @@ class Symbol:
 
 def thread_local_symbols(path: Path) -> list[Symbol]:
     """All thread-local symbols in the symbol table of a 64-bit little-endian ELF file."""
+    return [symbol for symbol, kind in _symbols(path) if kind == _TLS]
+
+
+def _symbols(path: Path) -> list[tuple[Symbol, int]]:
+    """The symbol table, each symbol with its type."""
     data = path.read_bytes()
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError(f"{path} is no 64-bit little-endian ELF file")
@@ -37,11 +42,15 @@ def thread_local_symbols(path: Path) -> list[Symbol]:
         names = sections[link][4]
         for at in range(offset, offset + size, width):
             name, info, _, section, value, nbytes = struct.unpack_from("<IBBHQQ", data, at)
-            if info & 15 == _TLS:
-                begin = names + name
-                text = data[begin : data.index(b"\0", begin)].decode()
-                symbols.append(Symbol(text, value, nbytes, section != 0))
+            begin = names + name
+            text = data[begin : data.index(b"\0", begin)].decode()
+            symbols.append((Symbol(text, value, nbytes, section != 0), info & 15))
     return symbols
+
+
+def symbol_names(path: Path) -> set[str]:
+    """Names of all that a 64-bit little-endian ELF file defines."""
+    return {symbol.name for symbol, _ in _symbols(path) if symbol.defined}
 
 
 def plain_name(symbol: str) -> str:

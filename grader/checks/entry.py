@@ -19,6 +19,7 @@ from grader.fabric import Finding, RankError, SimulationResult, current_runtime,
 from grader.fabric.interception import shared_store
 from grader.fabric.record import Location
 from grader.fabric.record_io import record_to_columns
+from grader.harness import words
 
 Driver = Callable[[RankContext, Any], Any]
 
@@ -85,10 +86,13 @@ def _described(result: SimulationResult, with_record: bool) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Detached from autograd's graphs; everything else is judged by the codec."""
+    """Detached from autograd's graphs, no text without end; the codec judges everything else."""
     if isinstance(value, torch.Tensor):
         return value.detach()
+    if type(value) is str:
+        return words.clipped(value)
     if isinstance(value, dict):
+        value = words.error_of(value) if "type" in value and "message" in value else value
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(plain(item) for item in value)
@@ -102,11 +106,11 @@ def _place(location: Location | None) -> list[Any] | None:
 def _error(error: RankError) -> dict[str, Any]:
     return {
         "rank": error.rank,
-        "type": error.type,
+        "type": words.name(error.type),
         "message": error.message[:4000],
         "location": _place(error.location),
         "traceback": error.traceback[-6000:],
-        "bases": list(error.bases),
+        "bases": words.names(list(error.bases)),
     }
 
 
@@ -116,7 +120,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "message": finding.message[:8000],
         "ranks": list(finding.ranks)[:64],
         "details": {
-            key: finding.details[key]
+            key: plain(finding.details[key])
             for key in ("type", "message", "call")
             if key in finding.details
         },

@@ -315,6 +315,8 @@ def _other(kind: str, text: str) -> str | None:
         return (
             f"{quoted(found[1])} holds nothing before the launch: it must be written, not added to"
         )
+    if kind == "bad_launch" and "too much shared" in text:
+        return "the GPU refuses such a kernel: keep less in shared memory, or in turns"
     if kind == "assert":
         return "the kernel's own assertion"
     if "by zero" in text:

@@ -16,7 +16,7 @@ from grader.checks.kernels_causes import cause_of, is_small, nothing_written, un
 from grader.checks.kernels_suspects import VAGUE
 from grader.checks.settings import Settings
 from grader.harness import Limits, Reply, call_in_process
-from kernels import cache, compilers, native
+from kernels import cache, compilers, cuda_problem, native
 from kernels.compilers import NoCompiler
 from kernels.contracts import FILES
 
@@ -193,7 +193,8 @@ class KernelRunner:
         else:
             reply = workers.server().call(target, payload, limits=Limits(wall_seconds=seconds))
         if not reply.ok:
-            raise _not_ok(reply, task)
+            launched = dict.fromkeys(call["kernel"] for call in payload.get("calls", ()))
+            raise _not_ok(reply, task, list(launched))
         if reply.value.get("refused"):
             raise SolutionError(
                 f"{payload['file']} does not compile:\n{reply.value['refused']}",
@@ -221,9 +222,25 @@ class KernelRunner:
 
 
 @pytest.fixture
-def kernels(settings: Settings, metrics: dict[str, Any]) -> KernelRunner:
+def kernels(
+    request: pytest.FixtureRequest, settings: Settings, metrics: dict[str, Any]
+) -> KernelRunner:
     """Runs kernels of the solution under test in workers."""
+    # Now, not when its turn comes: after a kernel that does not end it would not be reached.
+    if (problem := speed_problem(settings)) is not None:
+        for item in request.session.items:
+            if "speed" in item.name and item.path == request.node.path:
+                item.add_marker(pytest.mark.skip(reason=problem))
     return KernelRunner(settings, metrics)
+
+
+def speed_problem(settings: Settings) -> str | None:
+    """Why the speed of kernels is not measured; None when it is."""
+    if not settings.throughput:
+        return "throughput is not measured (--no-throughput)"
+    if settings.device != "cuda":
+        return cuda_problem() or "speed is measured with --device cuda only"
+    return cuda_problem()
 
 
 def need_compiler() -> None:
@@ -300,16 +317,28 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     )
 
 
-def _not_ok(reply: Reply, task: str) -> CheckFailed | RuntimeError:
+def _not_ok(reply: Reply, task: str, kernels: Sequence[str]) -> CheckFailed | RuntimeError:
     tail = f"\nIt printed:\n{reply.output[-800:].rstrip()}" if reply.output.strip() else ""
     if reply.status == "timeout":
         return SolutionTimeout(
-            f"{task} did not end: {reply.detail}{tail}",
+            f"{' or '.join(kernels) or task} did not end: {reply.detail}{tail}",
             cause="a loop that never ends, or threads that wait for a value nobody writes",
         )
     if reply.status == "raised" and reply.error is not None:
         return RuntimeError(f"{reply.error.type}: {reply.error.message}\n{reply.error.traceback}")
     return SolutionError(
-        f"{task} ended its process: {reply.detail}{tail}",
-        cause="memory that is not the kernel's own was written: see the check of memory accesses",
+        f"{task} ended its process: {reply.detail}{tail}", cause=cause_of_death(reply.detail)
     )
+
+
+def cause_of_death(detail: str) -> str | None:
+    """The likely cause of the end of a process, by how it ended."""
+    if "signal" in detail:
+        return "memory that is not the kernel's own was written: see the check of memory accesses"
+    if "of memory" in detail:
+        return "the file needs far more memory than its tensors: a kernel allocates nothing"
+    if "on stdout" in detail:
+        return "the kernel prints too much: let one thread print, and only a few values"
+    if "exit" in detail:
+        return "the file ends the process it runs in: a kernel has nothing to end"
+    return None

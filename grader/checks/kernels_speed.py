@@ -7,8 +7,7 @@ import statistics
 import pytest
 
 from grader.checks.framework import Award, CheckFailed
-from grader.checks.kernels_run import KernelRunner
-from kernels import cuda_problem
+from grader.checks.kernels_run import KernelRunner, speed_problem
 
 FLOOR = 0.4  # of the copy bandwidth: nothing is earned up to here
 NBYTES = 512 << 20
@@ -19,11 +18,7 @@ def judge_speed(kernels: KernelRunner, award: Award, task: str, *names: str, ful
 
     Skips without a GPU, or with --no-throughput.
     """
-    if not kernels.settings.throughput:
-        pytest.skip("throughput is not measured (--no-throughput)")
-    if kernels.settings.device != "cuda":
-        pytest.skip(cuda_problem() or "speed is measured with --device cuda only")
-    if (problem := cuda_problem()) is not None:
+    if (problem := speed_problem(kernels.settings)) is not None:
         pytest.skip(problem)
     worst, told = 1.0, []
     for name in names:

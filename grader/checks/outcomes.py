@@ -11,6 +11,7 @@ import pytest
 
 from grader.checks.framework import CheckFailed, CheckStatus
 from grader.checks.results import CheckResult
+from grader.harness.words import clean, cleaned
 
 FAULT_OF_THE_KIT = "this is a fault of the kit, not of the solution; please report it"
 
@@ -54,12 +55,12 @@ def merge(result: CheckResult, outcomes: list[Outcome], missing: int) -> None:
     The first item that neither passed nor was skipped speaks for the check; points need all items.
     """
     for outcome in outcomes:
-        result.metrics.update(outcome.metrics)
+        result.metrics.update(cleaned(outcome.metrics))
     bad = [o for o in outcomes if o.status not in ("passed", "skipped")]
     ran = [o for o in outcomes if o.status == "passed"]
     if bad:
         _adopt(result, bad[0])
-        result.metrics.update(bad[0].metrics)
+        result.metrics.update(cleaned(bad[0].metrics))
         result.points = 0.0
     elif missing:
         return
@@ -75,8 +76,8 @@ def merge(result: CheckResult, outcomes: list[Outcome], missing: int) -> None:
 
 def _adopt(result: CheckResult, outcome: Outcome) -> None:
     result.status = outcome.status
-    result.message = outcome.message
-    result.cause = outcome.cause
+    result.message = clean(outcome.message)
+    result.cause = None if outcome.cause is None else clean(outcome.cause)
 
 
 def _check_failures(value: BaseException) -> Iterator[CheckFailed]:

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from grader.checks.solution import SolutionFinder, install
+from grader.harness import words
 from grader.harness.throughput_rank import Step
 from grader.harness.worlds_rank import RealRank, current
 
@@ -120,7 +121,10 @@ def _data(value: Any) -> Any:
     """What goes back: detached, on the host; everything else is judged by the codec."""
     if isinstance(value, torch.Tensor):
         return value.detach() if value.is_meta else value.detach().cpu()
+    if type(value) is str:
+        return words.clipped(value)
     if isinstance(value, dict):
+        value = words.error_of(value) if "type" in value and "message" in value else value
         return {key: _data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(_data(item) for item in value)

@@ -261,6 +261,9 @@ def _not_ok(reply: Reply, task: str) -> CheckFailed | RuntimeError:
             cause="a loop that never ends, perhaps inside native code",
         )
     if reply.status == "raised" and reply.error is not None:
+        if reply.error.type.endswith(".EncodeError") and ": more than " in reply.error.message:
+            # Only what it returned, or raised, can be as long: what drivers add is short.
+            return LimitExceeded(f"{task} gave back what is too long: {reply.error.message}")
         return RuntimeError(f"{reply.error.type}: {reply.error.message}\n{reply.error.traceback}")
     if "server was killed" in reply.detail:
         return SolutionError(f"{task} ended its process: {reply.detail}{tail}", cause=KILLS_OTHERS)

@@ -56,8 +56,12 @@ def batch(
     ] = None,
     device: Annotated[Device, _option("auto: a GPU where there is one")] = Device.auto,
     no_throughput: Annotated[bool, typer.Option("--no-throughput", help="no timed checks")] = False,
-    seconds: Annotated[float | None, _option("wall time for one submission")] = None,
-    seed: Annotated[int | None, _option("of all inputs; else a secret one")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, max=1e6, help="wall time for one submission")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**32 - 1, help="of all inputs; else a secret one")
+    ] = None,
     only: Annotated[
         list[str] | None, _option("grade this student again, with the recorded seed", "STUDENT")
     ] = None,
@@ -91,7 +95,7 @@ def batch(
     from grader.submission.batch import BatchOptions, run_batch
     from grader.submission.course import Course, load_course, moment
     from grader.submission.pages import summary
-    from grader.submission.sheet import BadSheet
+    from grader.submission.sheet import BadSheet, plain_student
     from grader.submission.times import BadTime, parse_zone
 
     found = course or _course_beside(sheet)
@@ -117,7 +121,7 @@ def batch(
             throughput=not no_throughput,
             jobs=jobs,
             seconds=seconds,
-            only=tuple(only or ()),
+            only=tuple(map(plain_student, only or ())),
             any_kit=any_kit,
             strict=strict,
             allow_local=allow_local,

@@ -31,6 +31,8 @@ from grader.fabric.torch_internals import (
     uninstall_world,
 )
 
+_MAX_NAME = 200  # of an exception's class, which a program may name as it likes
+
 
 @dataclass(slots=True)
 class RankError:
@@ -136,11 +138,11 @@ class _Simulation:
             message = f"sys.exit({error.code!r}) was called"
         self.errors[rank] = RankError(
             rank,
-            type(error).__name__,
+            type(error).__name__[:_MAX_NAME],
             message,
             traceback_location(error.__traceback__),
             user_traceback(error),
-            tuple(base.__name__ for base in type(error).__mro__[1:-1]),
+            tuple(base.__name__[:_MAX_NAME] for base in type(error).__mro__[1:-1]),
         )
 
     # The end ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from grader.harness import words
 from grader.harness.errors import DecodeError
 
 Status = Literal["ok", "raised", "died", "timeout", "memory", "flood", "stopped"]
@@ -152,7 +153,13 @@ def raised_error(described: object) -> RaisedError:
     for step in steps:
         if type(step) is not list or [type(item) for item in step] != [str, int, str]:
             raise DecodeError("error: expected frames of file, line and function")
-    return RaisedError(kind, message, text, tuple(Frame(*step) for step in steps), tuple(bases))
+    return RaisedError(
+        words.name(kind),
+        words.clipped(message),
+        words.clipped(text),
+        tuple(Frame(words.clean(file), line, words.clean(what)) for file, line, what in steps),
+        tuple(words.names(bases)),
+    )
 
 
 def failure(status: str, error: RaisedError) -> tuple[Status, str]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Any, Final, NoReturn
 
-from grader.harness import frames, processes
+from grader.harness import frames, processes, words
 
 CALL_FD: Final = 3
 STACKS_FD: Final = 4
@@ -28,7 +28,6 @@ EXTRA_FD: Final = 5
 MAX_EXTRA_FDS: Final = 2
 EXIT_NO_CHANNEL: Final = 86
 """Exit code of a worker that could not send its result."""
-_MAX_TEXT: Final = 64 << 10
 _MAX_FRAMES: Final = 64
 _MAX_FDS: Final = 4096
 
@@ -74,13 +73,6 @@ def resolve(target: str) -> Callable[[Any], Any]:
     return function
 
 
-def _clip(text: str) -> str:
-    if len(text) <= _MAX_TEXT:
-        return text
-    half = _MAX_TEXT // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
-
-
 def _name_of(kind: type) -> str:
     module = str(kind.__module__)
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
@@ -92,19 +84,19 @@ def describe(error: BaseException, skip: int) -> dict[str, Any]:
     for _ in range(skip):
         where = where.tb_next if where is not None and where.tb_next is not None else where
     try:
-        message = _clip(str(error))
-        text = _clip("".join(traceback.format_exception(type(error), error, where)))
+        message = words.clipped(str(error))
+        text = words.clipped("".join(traceback.format_exception(type(error), error, where)))
     except Exception:  # the exception's own __str__ may be broken
         message, text = "(the exception could not be shown)", "".join(traceback.format_tb(where))
     steps = [[step.filename, step.lineno or 0, step.name] for step in traceback.extract_tb(where)][
         -_MAX_FRAMES:
     ]
     return {
-        "type": _name_of(type(error)),
+        "type": words.name(_name_of(type(error))),
         "message": message,
         "traceback": text,
         "frames": steps,
-        "bases": [_name_of(base) for base in type(error).__mro__[1:-1]],
+        "bases": words.names([_name_of(base) for base in type(error).__mro__[1:-1]]),
     }
 
 

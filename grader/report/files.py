@@ -19,7 +19,7 @@ def write_atomically(path: Path, content: str) -> None:
     # In the same folder, since a rename across file systems is a copy.
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(content)
         umask = os.umask(0)
         os.umask(umask)

@@ -94,7 +94,8 @@ def run_batch(
         say(text(language, "note", message=translated(language, note)))
     choice = choose(read, course, keys, strict=options.strict, local=options.allow_local)
     for unread in choice.unread:
-        line = f"line {unread.entry.line} ({unread.entry.student}) does not count: {unread.reason}"
+        who = unread.entry.student or "—"
+        line = f"line {unread.entry.line} ({who}) does not count: {unread.reason}"
         say(translated(language, line))
     store = Store(out)
     try:
@@ -185,8 +186,11 @@ class _Batch:
             )
 
     def _again(self) -> None:
+        rows = self._store.rows()
+        named: list[Row] = []
+        # Everybody is looked at before anything of anybody is changed.
         for student in self._options.only:
-            own = [row for row in self._store.rows() if row.student == student]
+            own = [row for row in rows if row.student == student]
             if not own:
                 raise CannotRun(f"--only {student}: nobody of that name has a link that counts")
             for row in own:
@@ -195,8 +199,10 @@ class _Batch:
                         f"{student} was graded with kit {row.kit}, this one is {self._kit}: "
                         "install that one, or grade with another knowingly with --any-kit"
                     )
-                if row.state in ("graded", "done"):
-                    self._store.again(row.id)
+            named += own
+        for row in named:
+            if row.state in ("graded", "done"):
+                self._store.again(row.id)
 
     def _mine(self, *states: str) -> list[Row]:
         only = self._options.only

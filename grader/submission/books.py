@@ -13,6 +13,7 @@ from grader.submission.gradebook import write_gradebook, write_unread
 from grader.submission.grades import StudentGrade, grade_all
 from grader.submission.kit import KIT
 from grader.submission.pages import (
+    remove_others,
     write_leaderboard,
     write_overview,
     write_student,
@@ -68,6 +69,7 @@ class Books:
         write_unread(self._out / "unread.csv", unread)
         for grade in grades:
             write_student(self._out, grade, language)
+        remove_others(self._out, grades)
         title = self._course.name or title
         write_overview(self._out, title, grades, unread, self._selected, language)
         write_leaderboard(self._out, grades, language)

@@ -39,6 +39,9 @@ _STRINGS: Final = re.compile(
 )
 _SHARED: Final = frozenset({"torch", "dist", "time", "os", "sys", "math", "np", "numpy", "random"})
 _CUDA: Final = re.compile(r"asm|system|fopen|fork|exec\w*|socket|dlopen|dlsym|getenv|syscall|mmap")
+_CUDA_WORDS: Final = re.compile(
+    r"asm|__asm|__asm__|\w*no_sanitize\w*|\w*disable_sanitizer\w*|__SANITIZE_\w+|__has_feature"
+)
 
 
 def unusual(source: bytes, path: str, *ours: bytes) -> dict[str, int]:
@@ -63,6 +66,8 @@ def _cuda(listed: list[Token]) -> Iterator[tuple[str, int]]:
         after = listed[at + 1].text if at + 1 < len(listed) else ""
         if token.kind == "name" and after == "(" and _CUDA.fullmatch(token.text):
             yield f"{token.text}()", token.line
+        elif token.kind == "name" and _CUDA_WORDS.fullmatch(token.text):
+            yield token.text, token.line
         if token.text == "include" and after not in ("", "<") and "simt" not in after:
             yield f"#include {after[:60]}", token.line
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from grader import tasks
+from grader.submission.clone import refusal
+from grader.submission.remotes import NoLink, is_address, link_to, problem_of, shown
 
 _SECONDS: Final = 30.0
 _MOST: Final = 8
-_URL = re.compile(
-    r"(?:https?://|ssh://|git://)(?:[^@/]+@)?([^/:]+)(?::\d+)?/(.+?)(?:\.git)?/?|"
-    r"(?:[^@/\s]+@)?([^/:\s]+):(?!//)/?(.+?)(?:\.git)?/?"
-)
+_ENVIRONMENT: Final = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
+_COMMIT: Final = "160000"
 
 
 class NoCheckout(RuntimeError):
@@ -51,29 +50,30 @@ def look(folder: Path, remote: str = "", branch: str = "") -> Checkout:
         found.problems.append("nothing is committed yet: git add, git commit")
         return found
     found.branch = git.line("symbolic-ref", "--quiet", "--short", "HEAD")
+    _top(git, found)
     _uncommitted(git, found)
     _outside(git, found)
     remotes = git.lines("remote")
     name = remote or git.line("config", f"branch.{found.branch}.remote")
-    if not name or name == ".":
+    # `git push -u ADDRESS` leaves the address, and whatever token it holds, as the branch's remote.
+    if not name or name == "." or (not remote and name not in remotes and is_address(name)):
         name = "origin" if "origin" in remotes or len(remotes) != 1 else remotes[0]
     if name not in remotes:
         there = f"there are {', '.join(remotes)}" if remotes else "there is none"
         found.problems.append(
-            f"no remote named {name} ({there}): make a repository on GitHub and "
-            f"git remote add {name} URL"
+            f"no remote named {shown(name)} ({there}): make a repository on GitHub and "
+            f"git remote add {'origin' if is_address(name) else name} URL"
         )
         return found
     _branch(git, found, name, branch)
     _unpushed(git, found, name)
     url = git.line("remote", "get-url", name)
-    link = link_to(url, found.sha)
-    if not link:
-        found.problems.append(
-            f"the remote {name} is {url}, which is on no host: nobody could follow a link to it"
-        )
-    elif not found.problems:
-        found.link = link
+    try:
+        link = link_to(url, found.sha)
+    except NoLink as error:
+        found.problems.append(problem_of(name, url, error))
+    else:
+        found.link = "" if found.problems else link
     return found
 
 
@@ -82,14 +82,22 @@ class _Git:
         self._folder = folder
         if not self.line("rev-parse", "--show-toplevel"):
             raise NoCheckout(f"{folder} is in no git repository: git init, or clone yours")
+        #: "" at the top of the repository, else the folders down to this one, as "hw/".
+        self.prefix = self.line("rev-parse", "--show-prefix")
         self._folder = Path(self.line("rev-parse", "--show-toplevel"))
 
-    def text(self, *arguments: str) -> str:
+    @property
+    def top(self) -> Path:
+        """The top of the working tree."""
+        return self._folder
+
+    def output(self, *arguments: str) -> bytes:
+        """What git prints; nothing when it fails."""
         try:
             done = subprocess.run(
-                ["git", *arguments],
+                ["git", "-c", "core.fsmonitor=false", *arguments],
                 cwd=self._folder,
-                env=os.environ | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+                env=os.environ | _ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_SECONDS,
@@ -98,7 +106,10 @@ class _Git:
             raise NoCheckout("git is not installed") from None
         except subprocess.TimeoutExpired:
             raise NoCheckout(f"git {arguments[0]} did not end within {_SECONDS:g} s") from None
-        return done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else ""
+        return done.stdout if done.returncode == 0 else b""
+
+    def text(self, *arguments: str) -> str:
+        return self.output(*arguments).decode("utf-8", errors="replace")
 
     def line(self, *arguments: str) -> str:
         return self.text(*arguments).strip()
@@ -125,6 +136,7 @@ def _uncommitted(git: _Git, found: Checkout) -> None:
             f"not committed: {_some(graded)}: git add them, git commit (the link leads to what is "
             "committed)"
         )
+    _committed(git, found, graded)
     others = sorted({*changed, *untracked} - _graded())
     if others:
         found.notes.append(f"not committed, and not graded: {_some(others)}")
@@ -132,6 +144,59 @@ def _uncommitted(git: _Git, found: Checkout) -> None:
     missing = sorted(_graded() - there - set(graded))
     if missing:
         found.notes.append(f"not in the commit, so that its tasks earn nothing: {_some(missing)}")
+
+
+def _top(git: _Git, found: Checkout) -> None:
+    """The batch takes `assignments/` from the top of the repository, and from nowhere else."""
+    if git.prefix:
+        found.problems.append(
+            f"the kit is in the folder {git.prefix} of the repository: the batch looks for "
+            "assignments/ at the top; make the kit a repository of its own"
+        )
+    mode = git.line("ls-tree", "HEAD", "assignments").partition(" ")[0]
+    if mode and mode != "040000":
+        kind = "a submodule" if mode == _COMMIT else "no folder"
+        found.problems.append(
+            f"assignments is {kind} of the commit: the batch looks for assignments/ at the top "
+            "of the repository, as a folder with its files"
+        )
+
+
+def _committed(git: _Git, found: Checkout, told: list[str]) -> None:
+    """Hold what was committed against what is graded here, byte by byte; told: what differs.
+
+    git's own word is not enough: filters (LFS), --assume-unchanged and --skip-worktree make it
+    call files unchanged that are other ones in the commit.
+    """
+    listed = git.text("ls-tree", "-r", "-l", "-z", "HEAD", "assignments").split("\0")
+    entries = {path: entry.split() for entry, _, path in (each.partition("\t") for each in listed)}
+    if "assignments" in entries:  # a submodule or a symlink, of which was told
+        return
+    others: list[str] = []
+    for path in sorted(_graded() - set(told)):
+        place, entry = git.top / path, entries.get(path)
+        if entry is None:
+            # Through a symlink to a folder, say, which git does not follow.
+            others += [path] * (not git.prefix and place.is_file())
+            continue
+        mode, kind, name, size = entry
+        refused = refusal(path, mode, kind, size)
+        if refused:
+            found.problems.append(f"the batch will not take it: {refused}")
+            continue
+        try:
+            here = place.read_bytes()
+        except OSError:
+            here = None
+        there = git.output("cat-file", "blob", name)
+        if here is None or here.replace(b"\r\n", b"\n") != there.replace(b"\r\n", b"\n"):
+            others.append(path)
+    if others:
+        found.problems.append(
+            f"what is committed is not what is graded here: {_some(others)}: look at them with git "
+            "show HEAD:FILE (a filter or LFS, --assume-unchanged, --skip-worktree, a symlink to a "
+            "folder?)"
+        )
 
 
 def _outside(git: _Git, found: Checkout) -> None:
@@ -175,15 +240,6 @@ def _unpushed(git: _Git, found: Checkout, remote: str) -> None:
     count = "the commit" if not ahead else "1 commit" if ahead == "1" else f"{ahead} commits"
     target = found.branch or "HEAD:main"
     found.problems.append(f"not pushed: {count}: git push {remote} {target}")
-
-
-def link_to(url: str, sha: str) -> str:
-    """`https://HOST/USER/REPOSITORY/tree/SHA` for a remote's URL; "" for one on no host."""
-    match = _URL.fullmatch(url.strip())
-    if match is None or url.startswith(("/", "file:", ".")):
-        return ""
-    host, path = match[1] or match[3], match[2] or match[4]
-    return f"https://{host}/{path.strip('/')}/tree/{sha}"
 
 
 def _some(paths: list[str]) -> str:

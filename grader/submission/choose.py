@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from grader import tasks
 from grader.checks.settings import CannotRun
 from grader.submission.course import Course
 from grader.submission.links import BadLink, Link, Rules, parse_link
-from grader.submission.sheet import Entry, Sheet
+from grader.submission.sheet import Entry, Sheet, differing_in_case
 
 NOT_PINNED: Final = "it names a branch or tag, not a commit: what it leads to can change"
+
+_NAMED: Final = re.compile(
+    r"(?<![a-z0-9.])(assignment|homework|hw|a|作业|作業|第)?[ _#-]*([0-9]{1,9})(?![0-9])"
+)
 
 
 @dataclass(frozen=True)
@@ -46,12 +52,14 @@ class Choice:
     """What a sheet comes to. submissions: in the order of the sheet's students.
 
     without: students without any link that counts → why, of the last row. unread: all bad rows.
+    earlier: line of a submission → the lines of the student's links that it replaces.
     """
 
     submissions: list[Submission]
     without: dict[str, Unread]
     unread: list[Unread]
     names: dict[str, str]
+    earlier: dict[int, list[int]] = field(default_factory=dict)
 
 
 def choose(
@@ -78,16 +86,23 @@ def choose(
     unread: list[Unread] = []
     names: dict[str, str] = {}
     for entry in sheet.entries:
+        if not entry.student:
+            unread.append(Unread(entry, entry.problem or "nobody is named"))
+            continue
         read.setdefault(entry.student, [])
         names[entry.student] = entry.name or names.get(entry.student, "")
         try:
-            link, keys = _read(entry, rules, assignments, strict)
+            link, keys, unknown = _read(entry, rules, assignments, strict)
         except BadLink as error:
             unread.append(Unread(entry, str(error)))
             continue
+        if unknown:
+            unread.append(Unread(entry, unknown))
         if keys:
             read[entry.student].append((entry, link, keys))
     submissions: list[Submission] = []
+    earlier: dict[int, list[int]] = {}
+    alike = differing_in_case(read)
     without: dict[str, Unread] = {}
     for student, links in read.items():
         own = _of_student(student, names[student], links, course, assignments)
@@ -96,14 +111,19 @@ def choose(
             own[-1].warnings += [f"line {e.entry.line} does not count: {e.reason}" for e in bad]
         elif bad:
             without[student] = bad[-1]
+        for submission in own:
+            submission.warnings += [each for each in alike if f"{student!r} " in each]
+            replaced = _in_order(e for e in links if set(e[2]) & submission.late.keys())
+            lines = [e[0].line for e in replaced]
+            earlier[submission.line] = lines[: lines.index(submission.line)]
         submissions += own
-    return Choice(submissions, without, unread, names)
+    return Choice(submissions, without, unread, names, earlier)
 
 
 def _read(
     entry: Entry, rules: Rules, assignments: Sequence[str], strict: bool
-) -> tuple[Link, tuple[str, ...]]:
-    """The link and the assignments that it is for. Raises `BadLink`."""
+) -> tuple[Link, tuple[str, ...], str]:
+    """The link, the assignments that it is for, and what is wrong with others. Raises `BadLink`."""
     if entry.problem:
         raise BadLink(entry.problem)
     link = parse_link(entry.link, rules)
@@ -113,12 +133,25 @@ def _read(
             "to can change"
         )
     if not entry.assignment:
-        return link, tuple(assignments)
-    named = re.search(r"a?\s*(\d+)", entry.assignment.casefold())
-    if named is None:
-        raise BadLink(f"{entry.assignment[:100]!r} is no assignment: expected a0, a1, …")
-    key = f"a{int(named[1])}"
-    return link, (key,) if key in assignments else ()
+        return link, tuple(assignments), ""
+    found, unknown = assignments_of(entry.assignment)
+    if not found:
+        raise BadLink(f"{entry.assignment[:100]!r} is no assignment: expected a name like a0")
+    problem = f"{unknown[0]!r} is no assignment: expected a name like a0" if unknown else ""
+    return link, tuple(key for key in found if key in assignments), problem
+
+
+def assignments_of(text: str) -> tuple[list[str], list[str]]:
+    """(assignments that a cell names, names in it that are none): "a0, a1", "作业2", "a1_loss"."""
+    known = {each.key for each in tasks.COURSE}
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    named = _NAMED.findall(plain)
+    keys = {f"{mark}{digits}": f"a{int(digits)}" for mark, digits in named}
+    sure = [name for name in keys if not name.isdecimal()]
+    # Beside a1, a bare number is a year or a part.
+    names = sure if any(keys[name] in known for name in sure) else list(keys)
+    found = list(dict.fromkeys(keys[name] for name in names if keys[name] in known))
+    return found, [name for name in names if keys[name] not in known]
 
 
 def _of_student(

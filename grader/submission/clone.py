@@ -192,11 +192,19 @@ class Clone:
         if not listed:
             return None
         mode, kind, name, size = listed.partition(b"\t")[0].decode().split()
-        if kind != "blob" or mode not in _REGULAR:
-            raise CloneError(f"{path} is not a regular file (mode {mode})")
-        if int(size) > MAX_FILE_NBYTES:
-            raise CloneError(f"{path} has {size} bytes; the limit is {MAX_FILE_NBYTES}")
+        refused = refusal(path, mode, kind, size)
+        if refused:
+            raise CloneError(refused)
         return self._git("cat-file", "blob", name)
+
+
+def refusal(path: str, mode: str, kind: str, size: str) -> str:
+    """Why a file of a commit, as `git ls-tree -l` has it, is not taken; "" when it is."""
+    if kind != "blob" or mode not in _REGULAR:
+        return f"{path} is not a regular file (mode {mode})"
+    if int(size) > MAX_FILE_NBYTES:
+        return f"{path} has {size} bytes; the limit is {MAX_FILE_NBYTES}"
+    return ""
 
 
 _CLOSED = re.compile(

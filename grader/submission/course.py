@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from typing import Any, Final, Literal
 
 from grader import tasks
 from grader.checks.settings import CannotRun
-from grader.submission.times import BadTime, parse_time, parse_zone
+from grader.submission.times import BadTime, in_years, parse_time, parse_zone
 
 HOSTS: Final = ("github.com", "gitee.com")
+_HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?")
+_BEFORE: Final = re.compile(r"\S+/|[\w.-]+@[\w.-]+:")
 _KNOWN: Final = (
     "name", "timezone", "deadline", "hosts", "mirrors", "late", "assignments", "columns", "limits",
 )  # fmt: skip
@@ -85,10 +88,16 @@ def load_course(path: Path) -> Course:
         document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CannotRun(f"{path}: {error}") from None
+    except RecursionError:
+        raise CannotRun(f"{path}: it is nested too deeply") from None
     try:
         return _course(document)
     except (BadTime, _BadValue, tasks.UnknownTask) as error:
         raise CannotRun(f"{path}: {error}") from None
+
+
+# Ten years: beyond any course, and none of the reckoning overflows.
+_DAYS: Final = 3650
 
 
 class _BadValue(ValueError):
@@ -101,6 +110,8 @@ def _course(document: dict[str, Any]) -> Course:
     deadlines, weights = {}, {}
     for name, settings in _get(document, "assignments", dict, {}).items():
         key = _assignment(name)
+        if key in weights:
+            raise _BadValue(f"assignments.{name}: {key} stands here twice, by both of its names")
         if not isinstance(settings, dict):
             settings = {"weight": settings}
         _only(settings, ("weight", "deadline"), f"assignments.{name}.")
@@ -116,8 +127,17 @@ def _course(document: dict[str, Any]) -> Course:
     _only(columns, tuple(Columns.__dataclass_fields__), "columns.")
     limits = _get(document, "limits", dict, {})
     _only(limits, ("seconds",), "limits.")
-    hosts = tuple(str(host).lower() for host in _get(document, "hosts", list, list(HOSTS)))
-    mirrors = {k.lower(): str(v) for k, v in _get(document, "mirrors", dict, {}).items()}
+    if weights and not any(weights.values()):
+        raise _BadValue("assignments: every weight is 0, so that nobody can have a grade")
+    hosts = [_host(each, "hosts") for each in _get(document, "hosts", list, list(HOSTS))]
+    mirrors = {}
+    for host, before in _get(document, "mirrors", dict, {}).items():
+        if not isinstance(before, str) or _BEFORE.fullmatch(before) is None:
+            raise _BadValue(
+                f"mirrors.{host}: expected what comes before USER/REPOSITORY.git, with a / at its "
+                f"end, like https://mirror.example.org/, got {before!r}"
+            )
+        mirrors[_host(host, "mirrors")] = before
     return Course(
         name=_get(document, "name", str, ""),
         zone=zone,
@@ -126,23 +146,26 @@ def _course(document: dict[str, Any]) -> Course:
         mirrors=mirrors,
         late=Late(
             _number(late, "per_day", 0.0, most=1.0),
-            _number(late, "days", 0.0),
-            timedelta(minutes=_number(late, "grace_minutes", 0.0)),
+            _number(late, "days", 0.0, most=_DAYS),
+            timedelta(minutes=_number(late, "grace_minutes", 0.0, most=24 * 60 * _DAYS)),
             prefer,
         ),
         weights=weights,
         deadlines=deadlines,
-        columns=Columns(**{key: str(value) for key, value in columns.items()}),
-        seconds=_number(limits, "seconds", 0.0) or None,
+        columns=Columns(**{key: _get(columns, key, str, "") for key in columns}),
+        seconds=_number(limits, "seconds", 0.0, most=1e6) or None,
     )
 
 
 def moment(value: object, zone: tzinfo) -> datetime:
     """A deadline of TOML or of the command line; a bare date ends with its day."""
     if isinstance(value, datetime):
+        in_years(value)
         return value if value.tzinfo is not None else value.replace(tzinfo=zone)
     if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=zone) + timedelta(days=1)
+        return in_years(datetime(value.year, value.month, value.day, tzinfo=zone)) + timedelta(
+            days=1
+        )
     if isinstance(value, str):
         read = parse_time(value, zone)
         return read if ":" in value else read + timedelta(days=1)
@@ -154,6 +177,12 @@ def _assignment(name: str) -> str:
         if name in (each.key, each.name):
             return each.key
     raise tasks.UnknownTask(f"assignments.{name}: there is no such assignment")
+
+
+def _host(value: object, key: str) -> str:
+    if not isinstance(value, str) or _HOST.fullmatch(value) is None:
+        raise _BadValue(f"{key}: expected the name of a host like github.com, got {value!r}")
+    return value.lower()
 
 
 def _only(found: Mapping[str, object], known: tuple[str, ...], where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,10 @@ from grader.submission.choose import Unread
 from grader.submission.grades import StudentGrade, words
 
 # A spreadsheet takes what begins so for a formula; the wide ones where Chinese is typed.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+# Behind a semicolon, a tab or a new line too, where spreadsheets may see the end of a cell.
+_FORMULA: Final = re.compile(r"""(^|[;；\t\r\n])([\s"]*)(?=[=+\-@＝＋－＠])""")
+_BEGINS: Final = re.compile("^ *[\t\r]")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 #: Spreadsheets take text for UTF-8 when it begins with this.
 _BOM: Final = "\ufeff"
 
@@ -66,5 +70,7 @@ def write_csv(path: Path, lines: Sequence[Sequence[str]]) -> None:
 
 def harmless(cell: str) -> str:
     """What a student wrote must not become a formula in the teacher's spreadsheet."""
-    plain = " ".join(cell.replace("\0", "").splitlines())
-    return f"'{plain}" if plain.lstrip(" ").startswith(_FORMULA) else plain
+    plain = _FORMULA.sub(r"\1'\2", _CONTROL.sub("", cell))
+    if _BEGINS.match(plain):
+        plain = f"'{plain}"
+    return " ".join(re.split(r"\r\n|[\t\r\n]", plain))

@@ -69,6 +69,7 @@ def grade_all(
         own = [row for row in rows if row.student == student]
         if own:
             graded.append(_student(own, name, course, selected))
+            graded[-1].notes += _earlier(own, choice)
         elif student in choice.without:
             unread = choice.without[student]
             note = f"line {unread.entry.line}: {unread.reason}"
@@ -78,6 +79,15 @@ def grade_all(
                 StudentGrade(student, name, "nothing", notes=["no link for what is graded here"])
             )
     return graded
+
+
+def _earlier(rows: Sequence[Row], choice: Choice) -> list[str]:
+    """Where a good link may stand when the one that counts is dead."""
+    return [
+        f"the link of line {row.line} is dead; an earlier one stands in line {lines[-1]}"
+        for row in rows
+        if row.state == "dead" and (lines := choice.earlier.get(row.line))
+    ]
 
 
 def _student(

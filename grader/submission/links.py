@@ -14,11 +14,15 @@ Kind = Literal["sha", "short", "ref"]
 
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), None)
 _WIDE: Final = str.maketrans("：／．？＃＝＆－", ":/.?#=&-")
-# What may stand in an address as pasted: it ends at brackets, quotes, spaces, Chinese.
-_ADDRESS = re.compile(
-    r"(?:https?://|ssh://|git@|www\.)[A-Za-z0-9\-._~:/?#@!$&'*+,;=%]+", re.IGNORECASE
-)
-_TRAILING: Final = ".,;:!?'*&~"
+# What may stand in an address as pasted: it ends at quotes, spaces, Chinese and at a bracket that
+# did not open in it.
+_LETTER: Final = r"[A-Za-z0-9\-._~:/?#@!$&'*+,;=%^]"
+_WRITTEN: Final = rf"(?:{_LETTER}|\({_LETTER}*\))+"
+_ADDRESS = re.compile(rf"(?:https?://|ssh://|git@|www\.){_WRITTEN}", re.IGNORECASE)
+_TRAILING: Final = ".,;:!?'*&"
+# What is written behind a commit by GitHub, or by hand.
+_BEHIND_SHA: Final = re.compile(r"([0-9a-f]{40})(?:[&(;,].*|\.patch|\.diff)", re.IGNORECASE)
+_BEHIND_SHORT: Final = re.compile(r"([0-9a-f]{7,39})(?:\.patch|\.diff)", re.IGNORECASE)
 _SSH = re.compile(r"(?:ssh://)?git@([^:/\s]+)(?::\d+/|[:/])/?(\S*)", re.IGNORECASE)
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SHA = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
@@ -90,9 +94,7 @@ def _bare(text: str, hosts: Sequence[str]) -> Sequence[re.Match[str]]:
     return [
         match
         for host in hosts
-        for match in re.finditer(
-            rf"(?<![\w./@-]){re.escape(host)}/[A-Za-z0-9\-._~:/?#@!$&'*+,;=%]+", text, re.IGNORECASE
-        )
+        for match in re.finditer(rf"(?<![\w./@-]){re.escape(host)}/{_WRITTEN}", text, re.IGNORECASE)
     ]
 
 
@@ -172,7 +174,10 @@ def _commit(rest: list[str], behind: str, text: str) -> str | None:
 
 
 def _link(url: str, commit: str, text: str) -> Link:
-    commit = commit.strip(_TRAILING)
+    commit = re.sub(r"\Arefs/(?:heads|tags)/", "", commit.strip().strip(_TRAILING).strip())
+    behind = _BEHIND_SHA.fullmatch(commit) or _BEHIND_SHORT.fullmatch(commit)
+    if behind is not None:
+        commit = behind[1]
     if _SHA.fullmatch(commit):
         return Link(url, commit.lower(), "sha")
     if _SHORT.fullmatch(commit):

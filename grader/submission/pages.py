@@ -18,6 +18,8 @@ from grader.submission.gradebook import write_csv
 from grader.submission.grades import StudentGrade, tasks_of, words
 from grader.submission.suspicions import REFERENCE, Suspicion
 
+_PAGE = re.compile(r"[\w-]*-[0-9a-f]{8}\.html")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -39,6 +41,14 @@ def write_student(folder: Path, grade: StudentGrade, lang: str = "en") -> None:
     """The page that a student may be sent: nothing of anybody else, no suspicion, no seed."""
     page = render("student.html", grade=grade, lateness=words, lang=lang)
     write_atomically(folder / "students" / page_name(grade.student), page)
+
+
+def remove_others(folder: Path, grades: Sequence[StudentGrade]) -> None:
+    """Pages of people who are in the sheet no more; no other file is touched."""
+    kept = {page_name(grade.student) for grade in grades}
+    for page in (folder / "students").glob("*.html"):
+        if page.name not in kept and _PAGE.fullmatch(page.name):
+            page.unlink(missing_ok=True)
 
 
 def write_overview(

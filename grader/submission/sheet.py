@@ -1,8 +1,7 @@
 """The sheet of a batch: who handed in which link, when, for what.
 
 A CSV or TSV file as a form or a spreadsheet exports it, one row per submission. Columns are found
-by the words of their heads, in English or Chinese, or named by options; without a head, the first
-column names the student and the last holds the link.
+by the words of their heads, in English or Chinese (see `sheet_columns`), or named by options.
 """
 
 from __future__ import annotations
@@ -10,30 +9,23 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from grader.submission.course import Columns
+from grader.submission.sheet_columns import ADDRESS, BadSheet, find_columns, taken
 from grader.submission.times import BadTime, day_first, parse_time, zone_of_header
 
-# From the surest word to the least sure; an ASCII word counts only as a whole word.
-_WORDS: Final = {
-    "link": ("link", "url", "commit", "链接", "鏈接", "网址", "地址", "repository", "repo",
-             "仓库", "submission", "提交"),
-    "student": ("student id", "student number", "学号", "學號", "student", "id", "login",
-                "username", "user", "email", "邮箱", "账号", "name", "姓名", "学生", "學生"),
-    "name": ("name", "姓名", "名字", "full name"),
-    "time": ("timestamp", "submitted at", "time", "date", "提交时间", "时间", "時間", "日期",
-             "时间戳", "时间戳记"),
-    "assignment": ("assignment", "homework", "作业", "作業"),
-}  # fmt: skip
+__all__ = ["BadSheet", "Entry", "Sheet", "differing_in_case", "plain_student", "read_sheet"]
 
-
-class BadSheet(ValueError):
-    """A sheet that cannot be read; the message names the file and the line."""
+# Controls, marks that turn the direction of text, and the mark of the order of bytes.
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
+# Excel's own first line.
+_SEPARATOR: Final = re.compile(r'\s*"?sep=([\t;,|])"?\s*', re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -95,86 +87,115 @@ def read_sheet(path: Path, columns: Columns | None = None, zone: tzinfo | None =
     notes = []
     if encoding == "gb18030":
         notes.append(f"{path.name} is not UTF-8: it was read as GBK (GB 18030)")
-    rows = _rows(text)
+    rows, spans, delimiter = _rows(text, path)
     if not rows:
         raise BadSheet(f"{path} is empty")
-    places = _places(rows[0][1], columns, path)
-    if places is None:
-        places = {"student": 0, "link": -1}
-        head: list[str] = []
-    else:
-        head, rows = rows[0][1], rows[1:]
+    places, above = find_columns(rows, columns, path)
+    width = max(2, len(rows[max(0, above - 1)][1]))
+    swallowed, doubts = _swallowed(spans, delimiter, places["link"], width)
+    if swallowed is not None and delimiter == "\t":
+        rows, spans, delimiter = _rows(text, path, quoted=False)
+        places, above = find_columns(rows, columns, path)
+    elif swallowed is not None:
+        raise BadSheet(_quote(path, swallowed))
+    head = rows[above - 1][1] if above else []
+    rows = rows[above:]
+    notes.append(taken(places, head))
     when, time_notes = _reader_of_times(rows, places.get("time"), head, columns, zone)
-    entries = [_entry(line, row, places, when, path) for line, row in rows]
-    return Sheet(tuple(entries), "time" in places, (*notes, *time_notes))
+    entries = [_entry(line, row, places, when) for line, row in rows]
+    if entries and not any(entry.student for entry in entries):
+        raise BadSheet(f"{path}:{entries[0].line}: nobody is named")
+    notes += [*doubts, *time_notes, *differing_in_case(entry.student for entry in entries)]
+    return Sheet(tuple(entries), "time" in places, tuple(notes))
 
 
-def _rows(text: str) -> list[tuple[int, list[str]]]:
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    delimiter = max("\t;,", key=first.count)
+def plain_student(text: str) -> str:
+    """The one form of a student that may be written in several: full-width digits, é and e + ´."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+def differing_in_case(students: Iterable[str]) -> list[str]:
+    """A warning for each two students that may well be one."""
+    first: dict[str, str] = {}
+    warnings = []
+    for student in dict.fromkeys(each for each in students if each):
+        other = first.setdefault(student.casefold(), student)
+        if other != student:
+            warnings.append(
+                f"{other!r} and {student!r} differ only in case: they count as two students"
+            )
+    return warnings
+
+
+def _clean(cell: str) -> str:
+    """On one line, without what a terminal would obey or hide."""
+    return _CONTROL.sub("", " ".join(cell.split())).strip()
+
+
+_Rows = list[tuple[int, list[str]]]
+
+
+def _rows(text: str, path: Path, quoted: bool = True) -> tuple[_Rows, dict[int, list[str]], str]:
+    """(rows by their first line, lines of those that span several, delimiter)."""
+    lines = list(io.StringIO(text, newline=""))
+    start, delimiter = 0, ""
+    told = _SEPARATOR.fullmatch(lines[0].strip("\r\n")) if lines else None
+    if told is not None:
+        start, delimiter = 1, told[1]
+    else:
+        marks = (max("\t;,", key=line.count) for line in lines[:10] if re.search("[\t;,]", line))
+        delimiter = next(marks, ",")
     csv.field_size_limit(1 << 20)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    rows = []
-    line = 1
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = csv.reader(lines[start:], delimiter=delimiter, strict=quoted, quoting=quoting)
+    rows: _Rows = []
+    spans = {}
+    line = start + 1
     try:
         for row in reader:
             # A quoted cell may span lines: a row is named by its first.
-            begin, line = line, reader.line_num + 1
-            cells = [" ".join(cell.replace("\ufeff", "").split()) for cell in row]
+            begin, line = line, start + reader.line_num + 1
+            if line > begin + 1:
+                spans[begin] = lines[begin - 1 : line - 1]
+            cells = [_clean(cell if quoted else _unquoted(cell)) for cell in row]
             if any(cells):
                 rows.append((begin, cells))
     except csv.Error as error:
-        raise BadSheet(f"line {line}: {error}") from None
-    return rows
+        if "limit" in str(error):
+            raise BadSheet(f"line {line}: {error}") from None
+        if delimiter == "\t":
+            return _rows(text, path, quoted=False)
+        raise BadSheet(_quote(path, line)) from None
+    return rows, spans, delimiter
 
 
-def _places(header: Sequence[str], columns: Columns, path: Path) -> dict[str, int] | None:
-    """Places of the columns in a header; None when the row is none."""
-    words = [cell.casefold() for cell in header]
-    places: dict[str, int] = {}
-    for kind in ("student", "name", "link", "time", "assignment"):
-        wanted = getattr(columns, kind)
-        if wanted is None:
-            continue
-        matches = [place for place, word in enumerate(words) if word == wanted.strip().casefold()]
-        if not matches:
-            raise BadSheet(f"{path}: no column is named {wanted!r}: there are {_listed(header)}")
-        places[kind] = matches[0]
-    if not places and any("://" in word or "git@" in word or "/" in word for word in words):
-        return None
-    for kind in ("time", "link", "assignment", "student", "name"):
-        if kind not in places:
-            place = _find(words, kind, set(places.values()))
-            if place is not None:
-                places[kind] = place
-    if "link" not in places:
-        if columns != Columns() or len(header) > 2:
-            raise BadSheet(f"{path}: no column of links was found: there are {_listed(header)}")
-        return None
-    if "student" not in places:
-        free = [place for place in range(len(header)) if place not in places.values()]
-        places["student"] = places.pop("name") if "name" in places else (free or [0])[0]
-    return places
+def _unquoted(cell: str) -> str:
+    whole = re.fullmatch(r'\s*"([^"]*)"\s*', cell)
+    return whole[1] if whole else cell
 
 
-def _listed(header: Sequence[str]) -> str:
-    """The heads of columns, as many as go into a line."""
-    shown = ", ".join(repr(head[:40]) for head in header[:10])
-    return f"{shown}, …" if len(header) > 10 else shown
+def _quote(path: Path, line: int) -> str:
+    return (
+        f"{path}:{line}: a quotation mark opens a cell here and does not close it, so that other "
+        "rows would be lost: remove it or write it twice within quotation marks"
+    )
 
 
-def _find(words: Sequence[str], kind: str, taken: set[int]) -> int | None:
-    for wanted in _WORDS[kind]:
-        whole = rf"(?<![a-z]){re.escape(wanted)}s?(?![a-z])" if wanted.isascii() else wanted
-        matches = [
-            place
-            for place, word in enumerate(words)
-            if place not in taken and re.search(whole, word)
-        ]
-        if matches:
-            # A form's own columns come first, so that the last of links is the one asked for.
-            return matches[-1] if kind == "link" else matches[0]
-    return None
+def _swallowed(
+    spans: dict[int, list[str]], delimiter: str, link: int, width: int
+) -> tuple[int | None, list[str]]:
+    """(first line of a row with other rows and their links in a cell, notes of such without)."""
+    notes = []
+    for begin, lines in spans.items():
+        within = [cells for line in lines[1:] if len(cells := line.split(delimiter)) >= width]
+        if any(ADDRESS.search(cells[link]) for cells in within):
+            return begin, []
+        if within:
+            notes.append(
+                f"line {begin}: a cell goes on for {len(lines)} lines: if these are rows, a "
+                "quotation mark is not closed"
+            )
+    return None, notes
 
 
 _When = Callable[[str], datetime]
@@ -204,25 +225,22 @@ def _reader_of_times(
     return when, notes
 
 
-def _entry(
-    line: int, row: list[str], places: dict[str, int], when: _When | None, path: Path
-) -> Entry:
-    if len(row) < 2 or len(row) <= places["student"]:
-        raise BadSheet(f"{path}:{line}: expected a student and a link, got {row!r:.200}")
-    if not row[places["student"]]:
-        raise BadSheet(f"{path}:{line}: nobody is named")
-
+def _entry(line: int, row: list[str], places: dict[str, int], when: _When | None) -> Entry:
     def cell(kind: str) -> str:
         place = places.get(kind)
         if place is None or place >= len(row):
             return ""
         return row[place]
 
+    student, name, link = plain_student(cell("student")), cell("name"), cell("link")
     time, problem = None, ""
-    if when is not None:
+    if not student:
+        problem = "nobody is named"
+    elif len(row) < 2:
+        link, problem = "", f"expected a student and a link, got {row!r:.200}"
+    elif when is not None:
         try:
             time = when(cell("time"))
         except BadTime as error:
             problem = f"its time cannot be read: {error}"
-    student, name = cell("student"), cell("name")
-    return Entry(student, cell("link"), line, name, time, cell("assignment"), problem)
+    return Entry(student, link, line, name, time, cell("assignment"), problem)

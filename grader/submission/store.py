@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import sqlite3
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from grader.checks.settings import CannotRun
+from grader.harness.words import clean, cleaned
 from grader.submission.choose import Submission
 
 FILE: Final = "batch.sqlite"
@@ -41,6 +43,25 @@ CREATE TABLE IF NOT EXISTS events (
     at TEXT NOT NULL, submission INTEGER NOT NULL, event TEXT NOT NULL, detail TEXT NOT NULL
 );
 """
+
+
+#: In SQL, of a row that the sheet names once more: `excluded` is what the sheet says now.
+_HANDED_IN_AGAIN: Final = (
+    "(submissions.submitted IS NOT excluded.submitted OR submissions.pasted <> excluded.pasted)"
+)
+_FORGOTTEN: Final = {
+    "state": "'new'",
+    "sha": "NULL",
+    "status": "NULL",
+    "note": "''",
+    "remarks": "'[]'",
+    "document": "NULL",
+    "attempts": "0",
+}
+_AGAIN: Final = ", ".join(
+    f"{name} = CASE WHEN {_HANDED_IN_AGAIN} THEN {value} ELSE submissions.{name} END"
+    for name, value in _FORGOTTEN.items()
+)
 
 
 @dataclass
@@ -89,14 +110,37 @@ class Store:
         except OSError:
             self._lock.close()
             raise CannotRun(f"another batch is running in {folder}") from None
-        self._database = sqlite3.connect(folder / FILE, isolation_level=None)
+        try:
+            self._database = sqlite3.connect(folder / FILE, isolation_level=None)
+        except sqlite3.Error as error:
+            self._lock.close()
+            raise CannotRun(f"{folder / FILE} cannot be read: {error}") from None
         try:
             self._database.row_factory = sqlite3.Row
+            self._check_format(folder / FILE)
             self._database.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
-            self._database.executescript(_SCHEMA)
+            self._database.executescript(f"{_SCHEMA}; PRAGMA user_version = {FORMAT};")
         except sqlite3.DatabaseError as error:
             self.close()
             raise CannotRun(f"{folder / FILE} cannot be read: {error}") from None
+        except CannotRun:
+            self.close()
+            raise
+
+    def _check_format(self, file: Path) -> None:
+        """Raise `CannotRun` for a database that is not of this kind, before anything is changed."""
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        there = _columns(self._database)
+        ours = sqlite3.connect(":memory:")
+        with contextlib.closing(ours):
+            ours.executescript(_SCHEMA)
+            wanted = _columns(ours)
+        # Those of the first kits have our tables and no number.
+        if version not in (0, FORMAT) or (there and there != wanted):
+            raise CannotRun(
+                f"{file} was written by another version of the kit: go on with that one, or name "
+                "another folder with --out"
+            )
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -130,13 +174,17 @@ class Store:
                     "late": json.dumps(late),
                     "warnings": json.dumps(each.warnings, ensure_ascii=False),
                 }
+                values = cleaned(values)
                 names = ", ".join(values)
                 marks = ", ".join(f":{name}" for name in values)
                 changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+                # A branch may lead elsewhere when it is handed in again: what is graded is then
+                # fetched anew. A commit stays what it is.
+                again = "" if each.link.pinned else f", {_AGAIN}"
                 self._database.execute(
                     f"INSERT INTO submissions ({names}, current, state) VALUES ({marks}, 1, 'new') "
                     "ON CONFLICT (student, url, ref, assignments) DO UPDATE SET "
-                    f"{changes}, current = 1",
+                    f"{changes}, current = 1{again}",
                     values,
                 )
 
@@ -236,14 +284,25 @@ class Store:
     def _set(self, submission: int, **values: object) -> None:
         changes = ", ".join(f"{name} = :{name}" for name in values)
         self._database.execute(
-            f"UPDATE submissions SET {changes} WHERE id = :id", {**values, "id": submission}
+            f"UPDATE submissions SET {changes} WHERE id = :id",
+            {**cleaned(values), "id": submission},
         )
 
     def _happened(self, submission: int, event: str, detail: str) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._database.execute(
-            "INSERT INTO events VALUES (?, ?, ?, ?)", (now, submission, event, detail)
+            "INSERT INTO events VALUES (?, ?, ?, ?)", (now, submission, event, clean(detail))
         )
+
+
+def _columns(database: sqlite3.Connection) -> set[tuple[str, str]]:
+    """(table, column) of all that is there."""
+    tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return {
+        (table[0], column[0])
+        for table in tables
+        for column in database.execute("SELECT name FROM pragma_table_info(?)", (table[0],))
+    }
 
 
 class _Transaction:

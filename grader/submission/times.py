@@ -24,6 +24,10 @@ _YEAR_LAST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?")
 
 
+# Beyond these, adding a zone or some days overflows; nobody hands in then.
+_YEARS: Final = range(1970, 3000)
+
+
 class BadTime(ValueError):
     """A time or a zone that cannot be read; the message says what was expected and what came."""
 
@@ -88,15 +92,24 @@ def parse_time(
             read = datetime.strptime(given, pattern)
         except ValueError as error:
             raise BadTime(str(error)) from None
+        in_years(read)
         return read if read.tzinfo is not None else read.replace(tzinfo=zone)
     try:
         date_text, rest = _date(given, day_before_month)
-        return datetime(*date_text, *_clock(rest), tzinfo=_zone(rest) or zone)
+        read = datetime(*date_text, *_clock(rest), tzinfo=_zone(rest) or zone)
     except ValueError as error:
         got = repr(text[:100]) + ("" if isinstance(error, BadTime) else f" ({error})")
         raise BadTime(
             f"expected a time like 2026-03-20 23:59 or 2026-03-20T23:59+08:00, got {got}"
         ) from None
+    return in_years(read)
+
+
+def in_years(time: datetime) -> datetime:
+    """The same time. Raises `BadTime` for one with which nobody can reckon."""
+    if time.year not in _YEARS:
+        raise BadTime(f"expected a year from {_YEARS[0]} to {_YEARS[-1]}, got {time.year}")
+    return time
 
 
 def _date(text: str, day_before_month: bool) -> tuple[tuple[int, int, int], str]:

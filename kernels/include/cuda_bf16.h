@@ -16,7 +16,8 @@ struct __attribute__((aligned(2))) __nv_bfloat16 {
     __nv_bfloat16() = default;
     __nv_bfloat16(float value) : __x(simt_float_to_bf16(value)) {}
     __nv_bfloat16(double value) : __x(simt_float_to_bf16((float)value)) {}
-    __nv_bfloat16(int value) : __x(simt_float_to_bf16((float)value)) {}
+    template <typename I, typename = SimtIfInteger<I>>
+    __nv_bfloat16(I value) : __x(simt_float_to_bf16(simt_sticky_float(value))) {}
     __nv_bfloat16(__nv_bfloat16_raw raw) : __x(raw.x) {}
     operator float() const { return __uint_as_float((unsigned)__x << 16); }
     operator __nv_bfloat16_raw() const { return {__x}; }
@@ -39,7 +40,6 @@ SIMT_INLINE __nv_bfloat16 __float2bfloat16_rz(float x) {
     return __nv_bfloat16(raw);
 }
 SIMT_INLINE __nv_bfloat16 __double2bfloat16(double x) { return __nv_bfloat16((float)x); }
-SIMT_INLINE __nv_bfloat16 __int2bfloat16_rn(int x) { return __nv_bfloat16((float)x); }
 SIMT_INLINE float __bfloat162float(__nv_bfloat16 x) { return (float)x; }
 SIMT_INLINE __nv_bfloat162 __float2bfloat162_rn(float x) {
     return {__nv_bfloat16(x), __nv_bfloat16(x)};
@@ -59,3 +59,17 @@ SIMT_INLINE unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.__x;
 SIMT_INLINE __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) {
     return __nv_bfloat16(__nv_bfloat16_raw{x});
 }
+SIMT_INLINE __nv_bfloat162 make_bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
+#define SIMT_INTEGER(name, I)                                                      \
+    SIMT_INLINE __nv_bfloat16 __##name##2bfloat16_rn(I x) { return __nv_bfloat16(x); } \
+    SIMT_INLINE I __bfloat162##name##_rn(__nv_bfloat16 x) {                        \
+        return __float2##name##_rn((float)x);                                      \
+    }                                                                              \
+    SIMT_INLINE I __bfloat162##name##_rz(__nv_bfloat16 x) {                        \
+        return __float2##name##_rz((float)x);                                      \
+    }
+SIMT_INTEGER(int, int)
+SIMT_INTEGER(uint, unsigned)
+SIMT_INTEGER(ll, long long)
+SIMT_INTEGER(ull, unsigned long long)
+#undef SIMT_INTEGER

@@ -29,7 +29,8 @@ struct __attribute__((aligned(2))) __half {
     __half() = default;
     __half(float value) : __x(simt_float_to_half(value)) {}
     __half(double value) : __x(simt_float_to_half((float)value)) {}
-    __half(int value) : __x(simt_float_to_half((float)value)) {}
+    template <typename I, typename = SimtIfInteger<I>>
+    __half(I value) : __x(simt_float_to_half(simt_sticky_float(value))) {}
     __half(__half_raw raw) : __x(raw.x) {}
     operator float() const { return simt_half_to_float(__x); }
     operator __half_raw() const { return {__x}; }
@@ -48,7 +49,6 @@ typedef __half half;
 SIMT_INLINE __half __float2half(float x) { return __half(x); }
 SIMT_INLINE __half __float2half_rn(float x) { return __half(x); }
 SIMT_INLINE __half __double2half(double x) { return __half((float)x); }
-SIMT_INLINE __half __int2half_rn(int x) { return __half((float)x); }
 SIMT_INLINE float __half2float(__half x) { return (float)x; }
 SIMT_INLINE __half2 __float2half2_rn(float x) { return {__half(x), __half(x)}; }
 SIMT_INLINE __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
@@ -60,3 +60,17 @@ SIMT_INLINE __half __low2half(__half2 v) { return v.x; }
 SIMT_INLINE __half __high2half(__half2 v) { return v.y; }
 SIMT_INLINE unsigned short __half_as_ushort(__half x) { return x.__x; }
 SIMT_INLINE __half __ushort_as_half(unsigned short x) { return __half(__half_raw{x}); }
+SIMT_INLINE __half2 make_half2(__half x, __half y) { return {x, y}; }
+#define SIMT_INTEGER(name, I)                                                      \
+    SIMT_INLINE __half __##name##2half_rn(I x) { return __half(x); }               \
+    SIMT_INLINE I __half2##name##_rn(__half x) {                                   \
+        return __float2##name##_rn((float)x);                                      \
+    }                                                                              \
+    SIMT_INLINE I __half2##name##_rz(__half x) {                                   \
+        return __float2##name##_rz((float)x);                                      \
+    }
+SIMT_INTEGER(int, int)
+SIMT_INTEGER(uint, unsigned)
+SIMT_INTEGER(ll, long long)
+SIMT_INTEGER(ull, unsigned long long)
+#undef SIMT_INTEGER

@@ -15,7 +15,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define __global__
+#ifdef __SANITIZE_THREAD__
+#undef __SANITIZE_THREAD__  // a kernel must not know how it was built
+#endif
+#ifdef __clang__
+#undef __has_feature
+#define __has_feature(name) 0
+#endif
+// Says nothing to a compiler: what is launched is looked for behind it in the preprocessed text.
+#define __global__ __attribute__((simt_global))
 #define __device__
 #define __host__
 #define __constant__ static
@@ -23,6 +31,7 @@
 #define __grid_constant__
 // One copy per thread of the host, so `extern __shared__ float s[];` stays a legal declaration.
 #define __shared__ thread_local
+#define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
@@ -63,6 +72,7 @@ uint64_t simt_atomic(enum SimtAtomic operation, enum SimtType type, void* addres
 // Atomics on 16-bit numbers and pairs go in three steps around the arithmetic, which nobody else
 // sees: threads are only ever suspended at barriers and warp operations.
 void simt_atomic_touch(void* address, unsigned nbytes, const char* file, int line);
+void simt_atomic_copy(void* to, const void* from, unsigned nbytes);
 
 void simt_fence(void);
 void simt_trap(const char* file, int line) __attribute__((noreturn));
@@ -100,9 +110,9 @@ SIMT_INLINE T simt_shuffle_as(SimtSource source, unsigned mask, T value, int del
                               const char* file, int line) {
     static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes per lane");
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof(T));
+    __builtin_memcpy(&bits, &value, sizeof(T));
     bits = simt_shuffle(source, mask, bits, delta, width, file, line);
-    memcpy(&value, &bits, sizeof(T));
+    __builtin_memcpy(&value, &bits, sizeof(T));
     return value;
 }
 template <typename T>
@@ -148,11 +158,23 @@ SIMT_INLINE unsigned __match_any_sync(unsigned mask, T value, SIMT_SITE) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "__match_any_sync compares 4 or 8 bytes");
     uint64_t bits = 0;
     unsigned lanes, equal = 0;
-    memcpy(&bits, &value, sizeof(T));
+    __builtin_memcpy(&bits, &value, sizeof(T));
     const uint64_t* values = simt_meet("__match_any_sync", mask, bits, &lanes, file, line);
     for (int lane = 0; lane < 32; lane++)
         if ((lanes >> lane & 1) && values[lane] == bits) equal |= 1u << lane;
     return equal;
+}
+template <typename T>
+SIMT_INLINE unsigned __match_all_sync(unsigned mask, T value, int* all, SIMT_SITE) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "__match_all_sync compares 4 or 8 bytes");
+    uint64_t bits = 0;
+    unsigned lanes;
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    const uint64_t* values = simt_meet("__match_all_sync", mask, bits, &lanes, file, line);
+    *all = 1;
+    for (int lane = 0; lane < 32; lane++)
+        if ((lanes >> lane & 1) && values[lane] != bits) *all = 0;
+    return *all ? lanes : 0;
 }
 
 template <typename T, typename F>

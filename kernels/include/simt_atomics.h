@@ -1,4 +1,4 @@
-// Atomics on 4- and 8-byte numbers, in global and shared memory. All return the old value.
+// Atomics on 2-, 4- and 8-byte numbers, in global and shared memory. All return the old value.
 #pragma once
 
 template <typename T> struct SimtTypeOf;
@@ -15,10 +15,10 @@ template <typename T>
 SIMT_INLINE T simt_atomic_as(SimtAtomic operation, T* address, T value, T expected,
                              const char* file, int line) {
     uint64_t bits = 0, wanted = 0;
-    memcpy(&bits, &value, sizeof(T));
-    memcpy(&wanted, &expected, sizeof(T));
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    __builtin_memcpy(&wanted, &expected, sizeof(T));
     bits = simt_atomic(operation, SimtTypeOf<T>::value, (void*)address, bits, wanted, file, line);
-    memcpy(&value, &bits, sizeof(T));
+    __builtin_memcpy(&value, &bits, sizeof(T));
     return value;
 }
 #define SIMT_ATOMIC(name, operation, T)                                     \
@@ -65,16 +65,42 @@ SIMT_ATOMIC_CAS(unsigned long long)
 // The block-wide and system-wide forms are the same where one block runs at a time.
 #define atomicAdd_block atomicAdd
 #define atomicAdd_system atomicAdd
+#define atomicSub_block atomicSub
+#define atomicSub_system atomicSub
+#define atomicMin_block atomicMin
+#define atomicMin_system atomicMin
 #define atomicMax_block atomicMax
+#define atomicMax_system atomicMax
+#define atomicExch_block atomicExch
+#define atomicExch_system atomicExch
 #define atomicCAS_block atomicCAS
+#define atomicCAS_system atomicCAS
+#define atomicAnd_block atomicAnd
+#define atomicAnd_system atomicAnd
+#define atomicOr_block atomicOr
+#define atomicOr_system atomicOr
+#define atomicXor_block atomicXor
+#define atomicXor_system atomicXor
+#define atomicInc_block atomicInc
+#define atomicInc_system atomicInc
+#define atomicDec_block atomicDec
+#define atomicDec_system atomicDec
 
 // For types whose arithmetic their own header brings (16-bit floats and pairs of them).
 template <typename T>
 SIMT_INLINE T simt_atomic_add_small(T* address, T value, const char* file, int line) {
     simt_atomic_touch(address, sizeof(T), file, line);
     T old;
-    memcpy(&old, (const void*)address, sizeof(T));
+    simt_atomic_copy(&old, (const void*)address, sizeof(T));
     T sum = old + value;
-    memcpy((void*)address, &sum, sizeof(T));
+    simt_atomic_copy((void*)address, &sum, sizeof(T));
+    return old;
+}
+SIMT_INLINE unsigned short atomicCAS(unsigned short* address, unsigned short expected,
+                                     unsigned short value, SIMT_SITE) {
+    simt_atomic_touch(address, sizeof value, file, line);
+    unsigned short old;
+    simt_atomic_copy(&old, (const void*)address, sizeof old);
+    if (old == expected) simt_atomic_copy((void*)address, &value, sizeof value);
     return old;
 }

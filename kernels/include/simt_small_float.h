@@ -50,14 +50,40 @@ SIMT_INLINE SIMT_SMALL __hmax(SIMT_SMALL a, SIMT_SMALL b) {
 SIMT_INLINE SIMT_SMALL __hmin(SIMT_SMALL a, SIMT_SMALL b) {
     return SIMT_SMALL(fminf((float)a, (float)b));
 }
-SIMT_INLINE bool __hgt(SIMT_SMALL a, SIMT_SMALL b) { return a > b; }
-SIMT_INLINE bool __hlt(SIMT_SMALL a, SIMT_SMALL b) { return a < b; }
-SIMT_INLINE bool __heq(SIMT_SMALL a, SIMT_SMALL b) { return a == b; }
+// None of them holds of a NaN, not even __hne.
+#define SIMT_COMPARISON(name, expression)                                                 \
+    SIMT_INLINE bool __h##name(SIMT_SMALL a, SIMT_SMALL b) { return expression; }          \
+    SIMT_INLINE SIMT_PAIR __h##name##2(SIMT_PAIR a, SIMT_PAIR b) {                         \
+        return {SIMT_SMALL(__h##name(a.x, b.x) ? 1.0f : 0.0f),                             \
+                SIMT_SMALL(__h##name(a.y, b.y) ? 1.0f : 0.0f)};                            \
+    }                                                                                     \
+    SIMT_INLINE bool __hb##name##2(SIMT_PAIR a, SIMT_PAIR b) {                            \
+        return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                  \
+    }
+SIMT_COMPARISON(gt, a > b)
+SIMT_COMPARISON(ge, a >= b)
+SIMT_COMPARISON(lt, a < b)
+SIMT_COMPARISON(le, a <= b)
+SIMT_COMPARISON(eq, a == b)
+SIMT_COMPARISON(ne, a < b || a > b)
+#undef SIMT_COMPARISON
 SIMT_INLINE bool __hisnan(SIMT_SMALL a) { return (float)a != (float)a; }
-SIMT_INLINE SIMT_SMALL hexp(SIMT_SMALL a) { return SIMT_SMALL(expf((float)a)); }
-SIMT_INLINE SIMT_SMALL hlog(SIMT_SMALL a) { return SIMT_SMALL(logf((float)a)); }
-SIMT_INLINE SIMT_SMALL hsqrt(SIMT_SMALL a) { return SIMT_SMALL(sqrtf((float)a)); }
-SIMT_INLINE SIMT_SMALL hrsqrt(SIMT_SMALL a) { return SIMT_SMALL(rsqrtf((float)a)); }
+SIMT_INLINE bool __hisinf(SIMT_SMALL a) { return fabsf((float)a) > FLT_MAX; }
+#define SIMT_FUNCTION(name, function)                                                      \
+    SIMT_INLINE SIMT_SMALL h##name(SIMT_SMALL a) { return SIMT_SMALL(function((float)a)); } \
+    SIMT_INLINE SIMT_PAIR h2##name(SIMT_PAIR a) { return {h##name(a.x), h##name(a.y)}; }
+SIMT_FUNCTION(exp, expf)
+SIMT_FUNCTION(exp2, exp2f)
+SIMT_FUNCTION(log, logf)
+SIMT_FUNCTION(log2, log2f)
+SIMT_FUNCTION(sqrt, sqrtf)
+SIMT_FUNCTION(rsqrt, rsqrtf)
+SIMT_FUNCTION(rcp, 1.0f /)
+SIMT_FUNCTION(floor, floorf)
+SIMT_FUNCTION(ceil, ceilf)
+SIMT_FUNCTION(rint, rintf)
+SIMT_FUNCTION(trunc, truncf)
+#undef SIMT_FUNCTION
 
 SIMT_INLINE SIMT_PAIR __hadd2(SIMT_PAIR a, SIMT_PAIR b) { return a + b; }
 SIMT_INLINE SIMT_PAIR __hsub2(SIMT_PAIR a, SIMT_PAIR b) { return a - b; }
@@ -71,6 +97,9 @@ SIMT_INLINE SIMT_PAIR __hmax2(SIMT_PAIR a, SIMT_PAIR b) {
 SIMT_INLINE SIMT_PAIR __hmin2(SIMT_PAIR a, SIMT_PAIR b) {
     return {__hmin(a.x, b.x), __hmin(a.y, b.y)};
 }
+SIMT_INLINE SIMT_PAIR __h2div(SIMT_PAIR a, SIMT_PAIR b) { return a / b; }
+SIMT_INLINE SIMT_PAIR __hneg2(SIMT_PAIR a) { return {-a.x, -a.y}; }
+SIMT_INLINE SIMT_PAIR __habs2(SIMT_PAIR a) { return {__habs(a.x), __habs(a.y)}; }
 SIMT_INLINE float __low2float(SIMT_PAIR v) { return (float)v.x; }
 SIMT_INLINE float __high2float(SIMT_PAIR v) { return (float)v.y; }
 

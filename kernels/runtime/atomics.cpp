@@ -68,6 +68,9 @@ void simt_atomic_touch(void* address, unsigned nbytes, const char* file, int lin
           simt::Site{file, line});
 }
 
+// Part of an atomic: no access of its own.
+void simt_atomic_copy(void* to, const void* from, unsigned nbytes) { memcpy(to, from, nbytes); }
+
 uint64_t simt_atomic(enum SimtAtomic operation, enum SimtType type, void* address, uint64_t value,
                      uint64_t expected, const char* file, int line) {
     unsigned nbytes = type == SIMT_INT || type == SIMT_UNSIGNED || type == SIMT_FLOAT ? 4 : 8;

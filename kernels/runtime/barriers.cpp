@@ -230,6 +230,8 @@ uint64_t simt_shuffle(enum SimtSource source, unsigned mask, uint64_t value, int
     if (source == SIMT_DOWN) from = (unsigned)delta >= 32u || lane + delta >= base + width
                                         ? lane : lane + delta;
     if (source == SIMT_XOR) from = (lane ^ delta) >= base + width ? lane : lane ^ delta;
+    // A lane that the mask leaves out has no value: harmless where a branch throws it away.
+    if (from >= 0 && from < 32 && !(mask >> from & 1)) return ~(uint64_t)0;
     if (from < 0 || from >= 32 || !(thread->lanes >> from & 1))
         simt::fail(SIMT_BARRIER, 0, site,
                    "%s at {0}: lane %d reads lane %d, which does not take part (mask 0x%08x, lanes "

@@ -66,9 +66,11 @@ void __tsan_read_range(void* a, size_t n) {
 void __tsan_write_range(void* a, size_t n) {
     simt::check_access(a, n, Access::kWrite, PC, simt::Site{});
 }
+extern const int simt_copies_structs __attribute__((visibility("default")));
 // At -O0 clang copies structs with memcpy, whose hook does not know the alignment that was
 // promised. Sixteen bytes are taken for a vector: the only access of that size a GPU has.
 static void check_vector(const void* address, size_t n, Access access, uint64_t pc) {
+    if (!simt_copies_structs) return;
     if (n == 16 && ((uintptr_t)address & 15) != 0 && !simt::on_current_stack(address))
         report_misaligned(access == Access::kRead ? "reads 16 bytes" : "writes 16 bytes", address,
                           16, pc, simt::Site{});

@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kRedZone = 64 << 10;
-constexpr size_t kMaxShared = 228 << 10;
+constexpr size_t kMaxShared = 228 << 10;  // of a block, with 1 KiB that the system takes
+constexpr size_t kMaxStatic = 48 << 10;
 
 constexpr int kMaxBuffers = 62;
 Region buffer[kMaxBuffers];
@@ -24,8 +25,10 @@ uint8_t* page_owner;  // 1 + buffer index
 void* values[64];
 void* addresses[64];
 
-constexpr int kMaxVariables = 64;
+constexpr int kMaxVariables = 4096;
 Region shared[kMaxVariables];
+bool used[kMaxVariables];  // in this launch
+size_t used_bytes;         // of those that the file declares with a size
 int shareds;
 char *shared_low, *shared_high;
 
@@ -90,7 +93,25 @@ extern "C" const char __ehdr_start __attribute__((visibility("hidden")));
 extern "C" const char _end __attribute__((visibility("hidden")));
 bool in_module(const char* address) { return address >= &__ehdr_start && address < &_end; }
 
+// What ptxas counts for a kernel is known here by what its launches touch.
+void note_use(int which, uint64_t pc) {
+    used[which] = true;
+    if (shared[which].base == simt_dynamic_shared) return;
+    used_bytes += shared[which].nbytes;
+    if (used_bytes > kMaxStatic)
+        fail(SIMT_BAD_LAUNCH, pc, Site{},
+             "uses too much shared data (%zu bytes with %s at {0}, %zu at most)", used_bytes,
+             shared[which].name, kMaxStatic);
+    size_t both = used_bytes + machine.launch->shared_bytes;
+    if (both > kMaxShared - 1024)
+        fail(SIMT_BAD_LAUNCH, pc, Site{},
+             "uses too much shared memory (%zu bytes with %s at {0} and what the launch asks for, "
+             "%zu at most)", both, shared[which].name, kMaxShared - 1024);
+}
+
 void lay_out_shared() {
+    memset(used, 0, sizeof used);
+    used_bytes = 0;
     char* anchor = simt_shared_anchor;
     const SimtLaunch* launch = machine.launch;
     uint64_t anchor_offset = 0;
@@ -246,6 +267,7 @@ void check_access(const void* pointer, size_t nbytes, Access access, uint64_t pc
                 fail(SIMT_OUT_OF_BOUNDS, pc, Site{},
                      "%s %zu bytes at byte %zu of %s at {0}, which has %zu bytes", verb(access),
                      nbytes, offset, region.name, region.nbytes);
+            if (!used[i]) note_use(i, pc);
             shadow_touch(region, offset, nbytes, access, pc);
             return;
         }

@@ -10,7 +10,7 @@ import torch
 
 from grader.checks import kernels_merge_norm, kernels_moe, kernels_vocab
 from grader.checks.kernels_causes import cause_of
-from grader.checks.kernels_run import Case, begins
+from grader.checks.kernels_run import Case, begins, cause_of_death
 from grader.checks.kernels_suspects import NOTHING_CHANGED, bf16, cut_off, left_out
 from kernels.faults import KernelFault
 from tests.kernels.conftest import Program
@@ -162,3 +162,18 @@ def test_where_tensors_begin_is_readable() -> None:
     assert words(a=4, b=0, c=2) == (
         "a, b and c begin 4, 0 and 2 elements after a multiple of 256 bytes"
     )
+
+
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [
+        ("killed by signal 11 (SIGSEGV)", "memory that is not the kernel's own"),
+        ("2072 MiB of memory; the limit is 2048 MiB", "far more memory"),
+        ("more than 1048576 bytes on stdout and stderr", "prints too much"),
+        ("the process left with os._exit(0) or sys.exit before its result", "ends the process"),
+        ("something else", ""),
+    ],
+)
+def test_death_of_a_process_by_how_it_died(detail: str, told: str) -> None:
+    cause = cause_of_death(detail) or ""
+    assert told in cause if told else not cause

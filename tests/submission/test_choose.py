@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from grader import tasks
 from grader.checks.settings import CannotRun
-from grader.submission.choose import Choice, choose
+from grader.submission.choose import Choice, assignments_of, choose
 from grader.submission.course import Course, Late
+from grader.submission.grades import grade_all
 from grader.submission.sheet import read_sheet
+from grader.submission.store import Row
 
 ZONE = timezone(timedelta(hours=8))
 DEADLINE = datetime(2026, 3, 10, tzinfo=ZONE)
@@ -106,3 +109,70 @@ def test_a_row_whose_time_cannot_be_read_does_not_count(tmp_path: Path) -> None:
     text = f"student,link,time\nann,{link('a')},2026-03-08\nann,{link('b')},?\n"
     found = choice(tmp_path, text, Course(deadline=DEADLINE))
     assert chosen(found) == {"ann": "a"} and "its time cannot be read" in found.unread[0].reason
+
+
+@pytest.mark.parametrize(
+    ("cell", "keys", "unknown"),
+    [
+        ("a0, a1", ["a0", "a1"], []),
+        ("A1；a2", ["a1", "a2"], []),
+        ("2026 spring a1", ["a1"], []),
+        ("95", [], ["95"]),
+        ("2", ["a2"], []),
+        ("1、2", ["a1", "a2"], []),
+        ("作业2", ["a2"], []),
+        ("第1次作业", ["a1"], []),
+        ("Assignment 1 / hw2", ["a1", "a2"], []),
+        ("a1_collectives", ["a1"], []),
+        ("a１", ["a1"], []),
+        ("a1, a99", ["a1"], ["a99"]),
+        ("期末", [], []),
+    ],
+)
+def test_assignments_of_a_cell(cell: str, keys: list[str], unknown: list[str]) -> None:
+    assert assignments_of(cell) == (keys, unknown)
+
+
+def test_a_row_for_several_assignments(tmp_path: Path) -> None:
+    text = (
+        f'student,assignment,link\nann,"a0, a1",{link("a")}\nbob,95,{link("b")}\n'
+        f'cat,"a1, a99",{link("c")}\n'
+    )
+    found = choice(tmp_path, text, Course(), "a0", "a1")
+    assert [(s.student, list(s.late)) for s in found.submissions] == [
+        ("ann", ["a0", "a1"]),
+        ("cat", ["a1"]),
+    ]
+    assert [(u.entry.student, u.reason[:22]) for u in found.unread] == [
+        ("bob", "'95' is no assignment:"),
+        ("cat", "'a99' is no assignment"),
+    ]
+
+
+def test_people_that_differ_in_case_only_are_told_of_each_other(tmp_path: Path) -> None:
+    text = f"student,link\nann,{link('a')}\nAnn,{link('b')}\nbob,{link('c')}\n"
+    ann, other, bob = choice(tmp_path, text, Course()).submissions
+    assert "'ann' and 'Ann' differ only in case" in ann.warnings[0]
+    assert ann.warnings == other.warnings and not bob.warnings
+
+
+def test_a_row_without_a_student_is_listed_and_nobody_of_the_sheet(tmp_path: Path) -> None:
+    found = choice(tmp_path, f"student,link\nann,{link('a')}\n,{link('b')}\n", Course())
+    assert chosen(found) == {"ann": "a"} and list(found.names) == ["ann"]
+    assert [(u.entry.line, u.reason) for u in found.unread] == [(3, "nobody is named")]
+
+
+def test_the_note_of_a_dead_link_names_the_link_before_it(tmp_path: Path) -> None:
+    text = f"student,link\nann,{link('a')}\nann,{link('b')}\nbob,{link('c')}\n"
+    found = choice(tmp_path, text, Course())
+    rows = [
+        Row(
+            id=n, student=each.student, name="", pasted="", line=each.line, url="", ref="",
+            assignments=("a1",), submitted=None, late=each.late, warnings=[], state="dead",
+            status="not fetched", note="no such commit",
+        )
+        for n, each in enumerate(found.submissions)
+    ]  # fmt: skip
+    ann, bob = grade_all(rows, found, Course(), [tasks.find("a1.broadcast")])
+    assert ann.notes[-1] == "the link of line 3 is dead; an earlier one stands in line 2"
+    assert bob.notes == ["no such commit"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.checks.settings import CannotRun
+from grader.cli import main
 from grader.submission.course import Late, load_course
 from grader.submission.times import BadTime, parse_time, parse_zone
 
@@ -61,6 +62,20 @@ def test_a_course_is_read(tmp_path: Path) -> None:
         ("[assignments]\na77 = 1", "assignments.a77: there is no such assignment"),
         ("timezone = 'Mars'", "'Mars' is no time zone known here"),
         ("deadline = 'soon'", "expected a time like .*, got 'soon'"),
+        ("deadline = 9999-12-31", "expected a year from 1970 to 2999, got 9999"),
+        ("deadline = '9999-12-31'", "expected a year from 1970"),
+        ("deadline = 9999-12-31T23:59:59Z", "expected a year"),
+        ("[late]\ndays = 1e9", "days: expected a number from 0 to 3650"),
+        ("[late]\ngrace_minutes = 1e9", "grace_minutes: expected a number from 0 to"),
+        (f"x = {'[' * 5000}{']' * 5000}", "course.toml: "),
+        ("[mirrors]\n'gitee.com' = 'https://mirror'", "mirrors.gitee.com: expected .* a / at"),
+        ("[mirrors]\n'https://gitee.com' = 'https://mirror/'", "mirrors: expected the name of"),
+        ("hosts = ['https://github.com/']", "hosts: expected the name .*, got 'https://github"),
+        ("[columns]\nstudent = 1", "student: expected str, got 1"),
+        ("[limits]\nseconds = 1e9", "seconds: expected a number from 0 to 1e"),
+        ("hosts = [1]", "hosts: expected the name of a host like github.com, got 1"),
+        ("[assignments]\na1 = 1\na1_collectives = 2", "assignments.a1_collectives: a1 stands here"),
+        ("[assignments]\na1 = 0\na2 = 0", "assignments: every weight is 0"),
         ("hosts = 'github.com'", "hosts: expected list, got 'github.com'"),
     ],
 )
@@ -126,3 +141,24 @@ def test_the_example_of_the_readme_is_a_course(page: str, tmp_path: Path) -> Non
     read = load_course(course(tmp_path, textwrap.dedent("\n".join(lines[:end]))))
     assert read.weights == {"a1": 1.0, "a2": 2.0} and read.deadlines.keys() == {"a2"}
     assert read.late.per_day == 0.1 and read.seconds == 1800 and read.mirrors
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--seconds", "-5"], "--seconds"),
+        (["--seed", "99999999999999999999"], "--seed"),
+        (["--seed", "-1"], "--seed"),
+        (["--deadline", "9999-12-31"], "expected a year from 1970 to 2999, got 9999"),
+    ],
+)
+def test_options_out_of_bounds_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text("student,time,link\nann,2026-01-01,x\n", encoding="utf-8")
+    out = tmp_path / "out"
+    assert main(["batch", str(sheet), "a1", f"--out={out}", "--unsandboxed", *options]) == 2
+    said = capsys.readouterr().err
+    assert words in said and "Traceback" not in said and said.count("\n") == 1
+    assert not out.exists()

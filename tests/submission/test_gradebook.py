@@ -71,6 +71,10 @@ def test_weights_and_lateness_make_the_grade() -> None:
 def test_a_cell_is_never_a_formula(tmp_path: Path) -> None:
     for text in ("=1+1", "+1", "-1", "@x", "\t=1", " =1", "＝1", "\r=1"):
         assert harmless(text).startswith("'"), text
+    for text in ("ann;=1+1;", "a; =1", "a\t=1", "a\n=1", "a\r\n+1", 'a;"@x', "a;\x1b=1", "a；＝1"):
+        assert re.search(r"""(?:^|[;；])[\s"]*[=+@＝]|a [=+]""", harmless(text)) is None, text
+        assert not set(harmless(text)) & set("\t\r\n\x1b")
+    assert harmless("a=1; b-2 - c") == "a=1; b-2 - c"
     assert harmless("Ann\r\nLee") == "Ann Lee" and harmless("张三") == "张三"
     found = StudentGrade("=1+1", "@x", "bad link", notes=['=HYPERLINK("https://evil")'])
     write_gradebook(tmp_path / "gradebook.csv", [found], [])

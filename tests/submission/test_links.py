@@ -24,6 +24,12 @@ TREE = f"https://github.com/ann/homework/tree/{SHA}"
         f"http://www.GitHub.com/ann/homework/commit/{SHA.upper()}",
         f"https://github.com/ann/homework.git/commits/{SHA}",
         f"{TREE}?tab=readme-ov-file#a2",
+        f"{TREE}%20",
+        f"{TREE}%20%0A",
+        f"{TREE}&ref=1",
+        f"{TREE}(final)",
+        f"https://github.com/ann/homework/commit/{SHA}.patch",
+        f"https://github.com/ann/homework/commit/{SHA}.diff",
         f"https://github.com/ann/homework/blob/{SHA}/assignments/a1.py#L10-L20",
         f"https://github.com/ann/homework/pull/7/commits/{SHA}",
         f"https://github.com/ann/homework/pull/7/changes/{SHA}",
@@ -62,12 +68,31 @@ def test_short_shas_keep_their_length() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["main", "v1.0", "feature/ring", "012345", "作业一", "a#b%"])
+@pytest.mark.parametrize(
+    "name", ["main", "v1.0", "feature/ring", "012345", "作业一", "a#b%", "f(1)"]
+)
 def test_branches_and_tags_are_not_pinned(name: str) -> None:
     from urllib.parse import quote
 
     link = parse_link(f"https://github.com/ann/homework/tree/{quote(name)}")
     assert (link.ref, link.kind, link.pinned) == (name, "ref", False)
+
+
+@pytest.mark.parametrize(
+    ("behind", "name"),
+    [
+        ("feature(1)", "feature(1)"),
+        ("feature(1))", "feature(1)"),
+        ("refs/heads/main", "main"),
+        ("refs/tags/v1", "v1"),
+    ],
+)
+def test_branches_as_they_are_written(behind: str, name: str) -> None:
+    for text in (
+        f"https://github.com/ann/homework/tree/{behind}",
+        f"github.com/ann/x/tree/{behind}",
+    ):
+        assert (parse_link(text).ref, parse_link(text).kind) == (name, "ref")
 
 
 def test_hosts_and_mirrors_come_from_the_course() -> None:
@@ -104,6 +129,10 @@ def test_hosts_and_mirrors_come_from_the_course() -> None:
         (f"--upload-pack=touch https://evil.org/a/b/tree/{SHA}", "is none of the hosts"),
         ("https://github.com/ann/homework/tree/--upload-pack=x", "is no name of a commit, branch"),
         ("https://github.com/ann/homework/tree/a..b", "is no name of a commit, branch"),
+        (f"{TREE}^", "is no name of a commit"),
+        (f"{TREE}%5E", "is no name of a commit"),
+        (f"{TREE}~", "is no name of a commit"),
+        (f"{TREE}~1", "is no name of a commit"),
         (f"https://github.com/ann/homework/tree/{SHA}0", "40 hexadecimal digits, got 41"),
         (f"/home/ann/homework/tree/{SHA}", "expected https://github.com/"),
         (f"file:///home/ann/homework/tree/{SHA}", "expected https://github.com/"),

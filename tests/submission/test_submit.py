@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.submission.checkout import Checkout, NoCheckout, link_to, look
+from grader.submission.checkout import Checkout, NoCheckout, look
 from grader.submission.links import Link, parse_link
 from tests.submission.repositories import ENVIRONMENT, commit, git, repository
 
@@ -120,24 +120,78 @@ def test_no_remote_no_commit_no_repository(mine: Path, tmp_path: Path) -> None:
     assert look(tmp_path / "new").problems == ["nothing is committed yet: git add, git commit"]
 
 
-@pytest.mark.parametrize(
-    ("url", "start"),
-    [
-        ("https://github.com/ann/homework.git", "https://github.com/ann/homework"),
-        ("https://github.com/ann/homework/", "https://github.com/ann/homework"),
-        ("https://ann:secret@github.com/ann/homework", "https://github.com/ann/homework"),
-        ("git@github.com:ann/homework.git", "https://github.com/ann/homework"),
-        ("git@gitee.com:ann/homework", "https://gitee.com/ann/homework"),
-        ("ssh://git@git.example.org:2222/ann/homework.git", "https://git.example.org/ann/homework"),
-    ],
-)
-def test_every_form_of_a_remote_makes_a_link(url: str, start: str) -> None:
-    assert link_to(url, "0" * 40) == f"{start}/tree/{'0' * 40}"
+def test_a_token_in_the_branch_remote_is_not_printed(mine: Path) -> None:
+    sha = git(mine, "rev-parse", "HEAD")
+    token = "https://ann:ghp_SECRET@github.com/ann/homework.git"
+    git(mine, "config", "branch.main.remote", token)
+    found = look(mine)
+    assert found.link == f"https://github.com/ann/homework/tree/{sha}"
+    git(mine, "remote", "set-url", "origin", "ftp://ann:SECRET@github.com/ann/homework.git")
+    assert "SECRET" not in said(look(mine)) and look(mine).problems
+    for found in (look(mine, remote=token), look(mine, remote="SECRET@github.com:ann/x")):
+        assert "SECRET" not in said(found) and "no remote named" in said(found)
 
 
-@pytest.mark.parametrize("url", ["/srv/x.git", "../x", "file:///srv/x", "."])
-def test_a_path_makes_none(url: str) -> None:
-    assert link_to(url, "0" * 40) == ""
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_hidden_edits_are_not_what_is_handed_in(mine: Path, flag: str) -> None:
+    git(mine, "update-index", flag, WHERE)
+    (mine / WHERE).write_text("better")
+    found = look(mine)
+    assert f"what is committed is not what is graded here: {WHERE}" in said(found)
+    assert not found.link
+
+
+def test_a_filter_that_commits_something_else(mine: Path) -> None:
+    (mine / ".git/info/attributes").write_text("*.py filter=lfs\n")
+    git(mine, "config", "filter.lfs.clean", "echo version https://git-lfs.github.com/spec/v1")
+    (mine / WHERE).write_text("mine")
+    commit(mine, {})
+    push(mine)
+    found = look(mine)
+    assert f"what is committed is not what is graded here: {WHERE}" in said(found)
+    assert not found.link
+
+
+def test_line_ends_are_no_difference(mine: Path) -> None:
+    git(mine, "config", "core.autocrlf", "true")
+    commit(mine, {WHERE: "one\r\ntwo\r\n"})
+    push(mine)
+    assert b"\r" in (mine / WHERE).read_bytes() and look(mine).link
+
+
+def test_what_the_batch_refuses_is_a_problem(mine: Path) -> None:
+    (mine / WHERE).rename(mine / "elsewhere.py")
+    (mine / WHERE).symlink_to("../../elsewhere.py")
+    commit(mine, {})
+    push(mine)
+    found = look(mine)
+    assert f"will not take it: {WHERE} is not a regular file (mode 120000)" in said(found)
+    assert not found.link
+    (mine / WHERE).unlink()
+    commit(mine, {WHERE: "#" * ((1 << 20) + 1)})
+    push(mine)
+    found = look(mine)
+    assert f"will not take it: {WHERE} has 1048577 bytes" in said(found) and not found.link
+
+
+def test_a_folder_behind_a_symlink_is_not_in_the_commit(mine: Path) -> None:
+    (mine / "assignments/a1_collectives").rename(mine / "mine")
+    (mine / "assignments/a1_collectives").symlink_to("../mine")
+    commit(mine, {})
+    push(mine)
+    found = look(mine)
+    assert f"not what is graded here: {WHERE}" in said(found) and not found.link
+
+
+def test_the_kit_must_be_at_the_top(mine: Path, tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    repository(outer, {"hw/assignments/a1_collectives/collectives.py": "mine"})
+    assert "the kit is in the folder hw/ of the repository" in said(look(outer / "hw"))
+    sub = tmp_path / "sub"
+    repository(sub, {"README.md": ""})
+    git(sub, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(mine), "assignments")
+    commit(sub, {})
+    assert "assignments is a submodule of the commit" in said(look(sub))
 
 
 def test_it_grades_writes_a_report_and_prints_the_link(mine: Path) -> None:

@@ -115,6 +115,25 @@ def test_cuda_files_are_read_too() -> None:
     assert {"system()", "asm()"} <= found.keys() and any("/etc/passwd" in each for each in found)
 
 
+def test_words_that_switch_checks_of_kernels_off_stand_out() -> None:
+    source = b"""__attribute__((no_sanitize("thread"))) void f() { asm volatile("nop"); }
+#ifdef __SANITIZE_THREAD__
+#elif __has_feature(thread_sanitizer)
+#endif
+void g() { __asm__("nop"); }
+// asm no_sanitize
+const char* plasma = "asm";
+"""
+    assert unusual(source, "k.cu") == {
+        "no_sanitize": 1,
+        "asm": 1,
+        "__SANITIZE_THREAD__": 2,
+        "__has_feature": 3,
+        "__asm__": 5,
+    }
+    assert unusual(source.split(b"\n", 5)[5], "k.cu") == {}
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -1,0 +1,122 @@
+"""What a kernels.cu must not hold when it is built for the CPU, and what its kernels must be.
+
+Looked for in what the preprocessor leaves of the student's own files, where macros and pasted
+tokens have become what they stand for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from kernels import elf, native
+from kernels.compilers import CompileError
+
+#: What `__global__` is when the file is preprocessed; compilers pass over it.
+MARK = "simt_global"
+_ASSEMBLY = "inline assembly cannot run on the CPU: say it in C++, or by CUDA's functions"
+_SANITIZER = "it would keep the checks from looking at the kernels' memory"
+_WORDS = re.compile(
+    r"(?P<assembly>\b(?:asm|__asm|__asm__)\b)"
+    r"|\b\w*(?:no_sanitize|disable_sanitizer)\w*"
+    r"|\b__SANITIZE_\w+|\b__has_feature\b"
+)
+#: Of these nothing is left by the preprocessor, which has answered them.
+_QUESTIONS = re.compile(r"(?P<assembly>(?!))|\b__SANITIZE_\w+|\b__has_feature\b")
+_MARKER = re.compile(r'#\s*(?:line\s+)?(\d+)\s+"((?:[^"\\]|\\.)*)"([ \d]*)')
+_NOT_CODE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\1"'
+    r"|\"(?:[^\"\\\n]|\\.)*\"|(?<!\w)'(?:[^'\\\n]|\\.)+'",
+    re.DOTALL,
+)
+
+
+def refuse_questions(files: Mapping[str, str]) -> None:
+    """Raise `CompileError` for a file (shown name -> text) that asks how it is built."""
+    for shown, text in files.items():
+        lines = enumerate(_plain(text).split("\n"), 1)
+        _refuse(((shown, i, line) for i, line in lines), _QUESTIONS)
+
+
+def refuse_preprocessed(text: str, folder: Path, kernels: Sequence[str]) -> None:
+    """Raise `CompileError` for a word of `_WORDS` in preprocessed text, or a kernel that is none.
+
+    folder: what names of files are relative to. kernels: names of what is launched.
+    """
+    own = list(_own_lines(text.replace(f'"{folder}/', '"')))
+    code = _plain("\n".join(line for _, _, line in own))
+    _refuse(
+        (shown, number, line)
+        for (shown, number, _), line in zip(own, code.split("\n"), strict=True)
+    )
+    for kernel in kernels:
+        if re.search(rf"\b{kernel}\b", code) and not _is_global(code, kernel):
+            raise _no_kernel(kernel)
+
+
+def refuse_mangled(built: Path, kernels: Sequence[str]) -> None:
+    """Raise `CompileError` for a kernel whose name a GPU's driver would not find in the file."""
+    names = elf.symbol_names(built)
+    for kernel in kernels:
+        if kernel not in names:
+            raise _no_kernel(kernel)
+
+
+def _no_kernel(name: str) -> CompileError:
+    return CompileError(f'{name} is not a kernel: `extern "C" __global__ void` is missing')
+
+
+def _refuse(lines: Iterable[tuple[str, int, str]], words: re.Pattern[str] = _WORDS) -> None:
+    for shown, number, line in lines:
+        found = words.search(line)
+        if found is not None:
+            why = _ASSEMBLY if found["assembly"] else _SANITIZER
+            raise CompileError(f"{shown}:{number}: error: `{found[0]}`: {why}")
+
+
+def _plain(text: str) -> str:
+    """`text` with comments and strings blanked, and lines that end in a backslash joined.
+
+    It keeps its number of lines.
+    """
+
+    def blank(found: re.Match[str]) -> str:
+        return " " + "\n" * found[0].count("\n")
+
+    def join(found: re.Match[str]) -> str:
+        parts = re.split(r"\\[ \t]*\n", found[0])
+        return "".join(parts) + "\n" * (len(parts) - 1)
+
+    joined = re.sub(r"(?:[^\n]*\\[ \t]*\n)+[^\n]*", join, text)
+    return _NOT_CODE.sub(blank, joined)
+
+
+def _own_lines(text: str) -> Iterator[tuple[str, int, str]]:
+    """(file, line, text) of what is neither the system's nor the kit's."""
+    kit = str(native.INCLUDE)
+    own, shown, number = [True], "", 0
+    for line in text.split("\n"):
+        marker = _MARKER.match(line)
+        if marker is None:
+            if own[-1]:
+                yield shown, number, line
+            number += 1
+            continue
+        number, shown, flags = int(marker[1]), marker[2], marker[3].split()
+        if "1" in flags:
+            own.append(own[-1] and "3" not in flags and not shown.startswith(kit))
+        elif "2" in flags and len(own) > 1:
+            own.pop()
+
+
+def _is_global(code: str, kernel: str) -> bool:
+    """Whether the function is declared with `__global__`, and its definition too."""
+    found = False
+    for place in re.finditer(rf"\b{kernel}\b\s*\)?\s*\(([^()]*)\)\s*(\{{)?", code):
+        head = re.split(r"[;{}]", code[: place.start()])[-1]
+        marked = MARK in head
+        if place[2] and not marked:
+            return False
+        found = found or marked
+    return found
