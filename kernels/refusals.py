@@ -116,7 +116,8 @@ def _is_global(code: str, kernel: str) -> bool:
     for place in re.finditer(rf"\b{kernel}\b\s*\)?\s*\(([^()]*)\)\s*(\{{)?", code):
         head = re.split(r"[;{}]", code[: place.start()])[-1]
         marked = MARK in head
-        if place[2] and not marked:
+        # A function of the same name in a namespace, or an overload of it, is no kernel.
+        if place[2] and not marked and "extern" in head:
             return False
         found = found or marked
     return found
