@@ -31,6 +31,12 @@ _BEHIND = re.compile(r"\A[\s@:#,，)）]*([0-9a-f]{7,40})(?![0-9a-z])", re.IGNOR
 _REF = re.compile(r"(?!-)[^\s~^:?*\[\\\x00-\x1f\x7f]{1,250}")
 _LOCAL = re.compile(r"(?:file://)?(/\S+?)/(?:tree|commits?)/([^?#\s]+?)/?(?:[?#]\S*)?")
 _VIEWS: Final = ("tree", "commit", "commits", "blob", "src")
+#: Hosts that answer ssh on the port of https, and whose repositories they hold.
+SAME_HOST: Final = {
+    "ssh.github.com": "github.com",
+    "altssh.gitlab.com": "gitlab.com",
+    "altssh.bitbucket.org": "bitbucket.org",
+}
 
 
 class BadLink(ValueError):
@@ -101,6 +107,7 @@ def _bare(text: str, hosts: Sequence[str]) -> Sequence[re.Match[str]]:
 def _one(match: re.Match[str], text: str, rules: Rules) -> Link:
     address = match[0].rstrip(_TRAILING)
     host, path = _host_and_path(address)
+    host = host if host in rules.hosts else SAME_HOST.get(host, host)
     if host not in rules.hosts:
         raise BadLink(
             f"{host[:100]!r} is none of the hosts of this course ({', '.join(rules.hosts)}): "

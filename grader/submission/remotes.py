@@ -6,18 +6,12 @@ import re
 from typing import Final
 
 from grader.submission.course import HOSTS
-from grader.submission.links import BadLink, Rules, parse_link
+from grader.submission.links import SAME_HOST, BadLink, Rules, parse_link
 
 _ADDRESS = re.compile(r"((?:[\w.+-]+::)*)([\w.+-]+)://(.*)", re.DOTALL | re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::(\d*))?", re.IGNORECASE)
 _SCP = re.compile(r"([^/:@\s]+):(?!//)(.*)", re.DOTALL)
 _PAGES: Final = ("https", "http", "ssh", "git", "git+ssh", "ssh+git")
-#: Hosts that answer ssh on the port of https, and whose repositories they hold.
-_SAME: Final = {
-    "ssh.github.com": "github.com",
-    "altssh.gitlab.com": "gitlab.com",
-    "altssh.bitbucket.org": "bitbucket.org",
-}
 _NOWHERE: Final = "it is on no host"
 
 
@@ -105,7 +99,7 @@ def _host_and_path(clean: str) -> tuple[str, str]:
         if scheme in ("http", "https"):
             if port[2] and port[2] not in ("80", "443"):
                 host = f"{host}:{port[2]}"
-            return _SAME.get(host, host).removeprefix("www."), path
+            return SAME_HOST.get(host, host).removeprefix("www."), path
     else:
         scp = _SCP.fullmatch(clean)
         if scp is None:
@@ -113,7 +107,7 @@ def _host_and_path(clean: str) -> tuple[str, str]:
         host, path = scp[1].lower(), scp[2]
         if "::" in clean or "\\" in path:
             raise NoLink("it is no address of a page")
-    host = _SAME.get(host, host).removeprefix("www.")
+    host = SAME_HOST.get(host, host).removeprefix("www.")
     if "." not in host:
         raise NoLink("its host is a name that only your ssh settings know")
     return host, path

@@ -51,12 +51,27 @@ TREE = f"https://github.com/ann/homework/tree/{SHA}"
         f"git@github.com:ann/homework.git/tree/{SHA}",
         f"git@github.com:ann/homework.git {SHA}",
         f"ssh://git@github.com/ann/homework.git@{SHA}",
+        f"ssh://git@ssh.github.com:443/ann/homework.git/tree/{SHA}",
+        f"ssh://git@ssh.github.com:443/ann/homework.git {SHA}",
+        f"git@ssh.github.com:ann/homework.git@{SHA}",
         f"https://github.com/ann/homework.git@{SHA}",
         f"https://github.com/ann/homework {SHA}",
     ],
 )
 def test_what_people_paste_names_the_commit(text: str) -> None:
     assert parse_link(text) == Link(URL, SHA)
+
+
+@pytest.mark.parametrize(
+    ("alias", "host"),
+    [("altssh.gitlab.com", "gitlab.com"), ("altssh.bitbucket.org", "bitbucket.org")],
+)
+def test_hosts_that_answer_ssh_on_the_port_of_https(alias: str, host: str) -> None:
+    text = f"ssh://git@{alias}:443/ann/homework.git {SHA}"
+    assert parse_link(text, Rules((host,))) == Link(f"https://{host}/ann/homework.git", SHA)
+    assert parse_link(text, Rules((alias,))).url == f"https://{alias}/ann/homework.git"
+    with pytest.raises(BadLink, match=f"{host!r} is none of the hosts of this course"):
+        parse_link(text)
 
 
 def test_short_shas_keep_their_length() -> None:
