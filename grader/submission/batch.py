@@ -13,7 +13,6 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,19 +23,17 @@ from grader.harness.directories import remove_directory
 from grader.report.language import text, translated
 from grader.submission import confinement, executors
 from grader.submission.books import Books
-from grader.submission.choose import Choice, choose
-from grader.submission.clone import CloneError, Fetched, fetch
+from grader.submission.choose import Choice, Dead, choose
 from grader.submission.course import Course
+from grader.submission.fetching import Fetcher, Fetching
 from grader.submission.git import GitLimits
 from grader.submission.grades import StudentGrade
 from grader.submission.kit import KIT, kit_name, require_untouched
-from grader.submission.links import Link
-from grader.submission.progress import Progress
+from grader.submission.progress import Progress, in_words, told
 from grader.submission.sheet import read_sheet
 from grader.submission.store import Row, Store
 from grader.submission.work import Outcome, Part, Work, add_throughput, default_seconds, left_out
 
-_FETCHES: Final = 4
 _LOOK_SECONDS: Final = 0.05
 _SCRATCH: Final = "tinyparallel-batch-"
 Say = Callable[[str], None]
@@ -92,18 +89,26 @@ def run_batch(
     language = options.language
     for note in read.notes:
         say(text(language, "note", message=translated(language, note)))
-    choice = choose(read, course, keys, strict=options.strict, local=options.allow_local)
-    for unread in choice.unread:
+
+    def choice(dead: Dead) -> Choice:
+        return choose(
+            read, course, keys, strict=options.strict, local=options.allow_local, dead=dead
+        )
+
+    for unread in choice({}).unread:
         who = unread.entry.student or "—"
         line = f"line {unread.entry.line} ({who}) does not count: {unread.reason}"
         say(translated(language, line))
     store = Store(out)
     try:
-        books = Books(store, out, course, choice, selected, language)
-        batch = _Batch(store, out, books, course, choice, selected, options, say)
+        how = Fetching(selected, options.fetch_limits, options.only, options.allow_local, language)
+        fetcher = Fetcher(store, choice, how, say)
+        books = Books(store, out, course, fetcher.choice, selected, language)
+        batch = _Batch(store, out, books, course, fetcher, selected, options, say)
         batch.prepare()
         with scratch_folder(store) as scratch:
-            batch.fetch(scratch)
+            fetcher.fetch(scratch)
+            books.choice = fetcher.choice
             batch.grade("correctness", scratch)
             if options.throughput:
                 batch.grade("throughput", scratch)
@@ -133,7 +138,7 @@ class _Batch:
         out: Path,
         books: Books,
         course: Course,
-        choice: Choice,
+        fetcher: Fetcher,
         selected: Sequence[tasks.Task],
         options: BatchOptions,
         say: Say,
@@ -142,7 +147,7 @@ class _Batch:
         self._out = out
         self._books = books
         self._course = course
-        self._choice = choice
+        self._fetcher = fetcher
         self._selected = selected
         self._options = options
         self._say = say
@@ -176,7 +181,7 @@ class _Batch:
         elif options.seed is not None and int(kept) != options.seed:
             raise CannotRun(f"{self._out} was begun with seed {kept}, not {options.seed}")
         self._seed = int(kept)
-        self._store.take(self._choice.submissions)
+        self._fetcher.settle()
         self._again()
         other = {row.kit for row in self._store.rows("graded", "done")} - {self._kit}
         if other and not options.any_kit:
@@ -211,50 +216,6 @@ class _Batch:
             for row in self._store.rows()
             if row.state in states and (not only or row.student in only)
         ]
-
-    def fetch(self, scratch: str) -> None:
-        """Fetch what is not here yet, several at once; what failed before is tried again."""
-        rows = self._mine("new", "dead")
-        # All files of the table: one assignment may build on another.
-        paths = tasks.student_files()
-        language = self._options.language
-        progress = Progress("fetched", len(rows), self._say, language)
-        with ThreadPoolExecutor(_FETCHES, thread_name_prefix="fetch") as pool:
-            running = {
-                pool.submit(
-                    fetch,
-                    link_of(row),
-                    paths,
-                    limits=self._options.fetch_limits,
-                    local=self._options.allow_local,
-                    scratch=scratch,
-                ): row
-                for row in rows
-            }
-            try:
-                for future in as_completed(running):
-                    row = running[future]
-                    try:
-                        found = future.result()
-                    except CloneError as error:
-                        self._store.dead(row.id, str(error))
-                        progress.step(told(row, language, "not fetched", str(error)))
-                    else:
-                        remarks = self._remarks(found, row)
-                        self._store.fetched(row.id, found.sha, found.files, remarks)
-                        progress.step(told(row, language, found.sha[:12]))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    def _remarks(self, found: Fetched, row: Row) -> list[str]:
-        wanted = [t.path for t in self._selected if t.id.partition(".")[0] in row.assignments]
-        missing = [path for path in found.missing if path in wanted]
-        remarks = list(found.warnings)
-        if missing:
-            remarks.append(f"not in the commit: {', '.join(dict.fromkeys(missing))}")
-        remarks += [f"not taken: {why}" for why in found.refused.values()]
-        return remarks
 
     def grade(self, part: Part, scratch: str) -> None:
         """Correctness of all that is fetched; or throughput of all that is graded, in turn."""
@@ -362,28 +323,3 @@ def _outcome(handle: executors.Handle) -> Outcome:
     except Exception as error:  # whatever a cluster says of a job that it lost
         words = str(error).strip().splitlines() or [type(error).__name__]
         return Outcome("error", f"the job was lost: {words[-1][:300]}", None, 0.0)
-
-
-def link_of(row: Row) -> Link:
-    """What was chosen for it."""
-    hexadecimal = not row.ref.strip("0123456789abcdef")
-    if hexadecimal and len(row.ref) == 40:
-        return Link(row.url, row.ref, "sha")
-    return Link(row.url, row.ref, "short" if hexadecimal and len(row.ref) >= 7 else "ref")
-
-
-def told(row: Row, language: str, *words: str) -> str:
-    """ "ann: not fetched: …": what there is to say of somebody."""
-    parts = [row.student, *(translated(language, each) for each in words)]
-    return text(language, "colon").join(parts)
-
-
-def in_words(row: Row, language: str) -> str:
-    """What became of it, in one line."""
-    if row.document is None:
-        return told(row, language, row.status, row.note)
-    points, most = (f"{row.document[key]:g}" for key in ("points", "max_points"))
-    total = text(language, "of_most", points=points, most=most)
-    if row.note:
-        total += text(language, "brackets", words=translated(language, row.note))
-    return told(row, language, total)

@@ -24,7 +24,7 @@ from grader.submission.suspicions import suspicions
 
 
 class Books:
-    """Gradebook and pages of a batch, in its folder."""
+    """Gradebook and pages of a batch, in its folder. choice: which links count, as of now."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Books:
         self._store = store
         self._out = out
         self._course = course
-        self._choice = choice
+        self.choice = choice
         self._selected = selected
         self._language = language
         self._next = 0.0
@@ -46,7 +46,7 @@ class Books:
     def grades(self) -> list[StudentGrade]:
         """Everybody, in the order of the sheet."""
         rows = sorted(self._store.rows(), key=lambda row: (row.line, row.id))
-        return grade_all(rows, self._choice, self._course, self._selected)
+        return grade_all(rows, self.choice, self._course, self._selected)
 
     def update(self, student: str) -> None:
         """Gradebook and the student's page, for no more than a twentieth of the time."""
@@ -64,7 +64,7 @@ class Books:
     def write(self, title: str) -> list[StudentGrade]:
         """Everything."""
         language, grades = self._language, self.grades()
-        unread = self._choice.unread
+        unread = self.choice.unread
         write_gradebook(self._out / "gradebook.csv", grades, self._selected)
         write_unread(self._out / "unread.csv", unread)
         for grade in grades:

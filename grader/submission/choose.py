@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,6 +14,9 @@ from grader.checks.settings import CannotRun
 from grader.submission.course import Course
 from grader.submission.links import BadLink, Link, Rules, parse_link
 from grader.submission.sheet import Entry, Sheet, differing_in_case
+
+#: Student and link → what the host said of it.
+Dead = Mapping[tuple[str, Link], str]
 
 NOT_PINNED: Final = "it names a branch or tag, not a commit: what it leads to can change"
 
@@ -52,14 +55,14 @@ class Choice:
     """What a sheet comes to. submissions: in the order of the sheet's students.
 
     without: students without any link that counts → why, of the last row. unread: all bad rows.
-    earlier: line of a submission → the lines of the student's links that it replaces.
+    alike: students whose names differ only in case from others' → warnings.
     """
 
     submissions: list[Submission]
     without: dict[str, Unread]
     unread: list[Unread]
     names: dict[str, str]
-    earlier: dict[int, list[int]] = field(default_factory=dict)
+    alike: dict[str, list[str]] = field(default_factory=dict)
 
 
 def choose(
@@ -69,10 +72,12 @@ def choose(
     *,
     strict: bool = False,
     local: bool = False,
+    dead: Dead | None = None,
 ) -> Choice:
     """Choose each student's link for each of the assignments ("a1", …).
 
-    strict: refuse links to branches and tags. local: take paths for links.
+    strict: refuse links to branches and tags. local: take paths for links. dead: links that lead
+    nowhere, in the place of which the student's next earlier one counts.
     Raises `CannotRun` for a deadline and a sheet without times.
     """
     if not sheet.timed and any(course.deadline_of(key) is not None for key in assignments):
@@ -101,23 +106,18 @@ def choose(
         if keys:
             read[entry.student].append((entry, link, keys))
     submissions: list[Submission] = []
-    earlier: dict[int, list[int]] = {}
-    alike = differing_in_case(read)
     without: dict[str, Unread] = {}
     for student, links in read.items():
-        own = _of_student(student, names[student], links, course, assignments)
+        own = _of_student(student, names[student], links, course, assignments, dead or {})
         bad = [each for each in unread if each.entry.student == student]
         if own and bad:
             own[-1].warnings += [f"line {e.entry.line} does not count: {e.reason}" for e in bad]
         elif bad:
             without[student] = bad[-1]
-        for submission in own:
-            submission.warnings += [each for each in alike if f"{student!r} " in each]
-            replaced = _in_order(e for e in links if set(e[2]) & submission.late.keys())
-            lines = [e[0].line for e in replaced]
-            earlier[submission.line] = lines[: lines.index(submission.line)]
         submissions += own
-    return Choice(submissions, without, unread, names, earlier)
+    differing = differing_in_case(read)
+    alike = {who: [each for each in differing if f"{who!r} " in each] for who in read}
+    return Choice(submissions, without, unread, names, alike)
 
 
 def _read(
@@ -160,6 +160,7 @@ def _of_student(
     links: Sequence[tuple[Entry, Link, tuple[str, ...]]],
     course: Course,
     assignments: Sequence[str],
+    dead: Dead,
 ) -> list[Submission]:
     """One submission for each different link that counts for some assignment."""
     chosen: dict[int, Submission] = {}
@@ -167,7 +168,7 @@ def _of_student(
         candidates = _in_order(each for each in links if key in each[2])
         if not candidates:
             continue
-        entry, link, late, passed_over = _latest(candidates, course, key)
+        (entry, link, late, passed_over), gone = _latest_alive(candidates, course, key, dead)
         same = next((c for c in chosen.values() if c.link == link), None)
         submission = same or chosen.setdefault(
             entry.line, Submission(student, name, link, entry.link, entry.line, entry.time)
@@ -175,6 +176,7 @@ def _of_student(
         submission.late[key] = late
         if same is None and not link.pinned:
             submission.warnings.append(NOT_PINNED)
+        submission.warnings += [each for each in gone if each not in submission.warnings]
         if passed_over:
             rows = ", ".join(str(each.line) for each in passed_over)
             submission.warnings.append(f"{key}: handed in again after the deadline (line {rows})")
@@ -182,6 +184,8 @@ def _of_student(
 
 
 _Candidate = tuple[Entry, Link, tuple[str, ...]]
+#: (entry, link, how late, later rows that do not count)
+_Latest = tuple[Entry, Link, timedelta, list[Entry]]
 
 
 def _in_order(candidates: Iterable[_Candidate]) -> list[_Candidate]:
@@ -189,10 +193,28 @@ def _in_order(candidates: Iterable[_Candidate]) -> list[_Candidate]:
     return sorted(candidates, key=lambda each: each[0].time.timestamp() if each[0].time else 0.0)
 
 
-def _latest(
-    candidates: Sequence[_Candidate], course: Course, key: str
-) -> tuple[Entry, Link, timedelta, list[Entry]]:
-    """(entry, link, how late, later rows that do not count)."""
+def _latest_alive(
+    candidates: Sequence[_Candidate], course: Course, key: str, dead: Dead
+) -> tuple[_Latest, list[str]]:
+    """(the latest whose link is not dead, what to tell of dead ones); the latest if all are."""
+    latest = found = _latest(candidates, course, key)
+    left = list(candidates)
+    gone: list[tuple[Entry, str]] = []
+    while (why := dead.get((found[0].student, found[1]))) is not None:
+        gone.append((found[0], why))
+        left = [each for each in left if each[1] != found[1]]
+        if not left:
+            lines = ", ".join(str(entry.line) for entry, _ in gone[1:])
+            return latest, [f"the earlier links are dead, too (line {lines})"] if lines else []
+        found = _latest(left, course, key)
+    return found, [
+        f"the link of line {entry.line} is dead, so that line {found[0].line} counts in its "
+        f"place: {why}"
+        for entry, why in gone
+    ]
+
+
+def _latest(candidates: Sequence[_Candidate], course: Course, key: str) -> _Latest:
     deadline = course.deadline_of(key)
     if deadline is None:
         entry, link, _ = candidates[-1]

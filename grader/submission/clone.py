@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from grader.submission.git import GitError, GitLimits, run_git
+from grader.submission.git import GitError, GitLimit, GitLimits, run_git
 from grader.submission.links import Link
 
 MAX_FILE_NBYTES: Final = 1 << 20
@@ -25,8 +25,20 @@ NO_BRANCH: Final = (
 )
 
 
+CloneErrorKind = Literal["missing", "unreachable", "limit"]
+
+
 class CloneError(RuntimeError):
-    """A commit that cannot be fetched, or lacks what it should hold; the message says which."""
+    """A commit that cannot be fetched, or lacks what it should hold; the message says which.
+
+    kind: "missing" when the host answered that there is no such commit, or none that everybody may
+    read; "limit" when it is too large or takes too long here; "unreachable" for all that says
+    nothing of the commit: a broken network, a host out of order, what nobody has foreseen.
+    """
+
+    def __init__(self, message: str, kind: CloneErrorKind = "unreachable") -> None:
+        super().__init__(message)
+        self.kind: Final = kind
 
 
 @dataclass
@@ -104,8 +116,10 @@ class Clone:
     def _git(self, *arguments: str) -> bytes:
         try:
             return run_git(self._folder, *arguments, protocol=self._protocol, limits=self._limits)
+        except GitLimit as error:
+            raise CloneError(str(error), "limit") from None
         except GitError as error:
-            raise CloneError(explain(str(error))) from None
+            raise CloneError(explain(str(error)), kind_of(str(error))) from None
 
     def _refs(self) -> dict[str, str]:
         """Branches, tags (as the commits they mean) and pull requests of the repository → SHA."""
@@ -116,7 +130,7 @@ class Clone:
             if _SHA.fullmatch(sha):
                 refs[name.removesuffix("^{}")] = sha
         if not refs:
-            raise CloneError("the repository is empty: nothing was pushed")
+            raise CloneError("the repository is empty: nothing was pushed", "missing")
         return refs
 
     def _resolve(self, link: Link, refs: dict[str, str]) -> str:
@@ -130,7 +144,9 @@ class Clone:
             if len(named) == 1:
                 return named.pop()
             if len(named) > 1:
-                raise CloneError(f"{len(named)} commits begin with {link.ref}: give all 40 digits")
+                raise CloneError(
+                    f"{len(named)} commits begin with {link.ref}: give all 40 digits", "missing"
+                )
         # A branch may have slashes in its name, and a path may stand behind it.
         parts = link.ref.split("/")
         for end in range(len(parts), 0, -1):
@@ -140,11 +156,13 @@ class Clone:
                     return refs[f"{place}/{name}"]
         if link.kind == "short":
             raise CloneError(
-                f"no commit begins with {link.ref}: was it pushed? was it pushed away by force?"
+                f"no commit begins with {link.ref}: was it pushed? was it pushed away by force?",
+                "missing",
             )
         raise CloneError(
             f"no branch or tag is named {link.ref[:100]}: was it pushed? was it pushed away by "
-            "force?"
+            "force?",
+            "missing",
         )
 
     def _fetch_history(self, refs: dict[str, str]) -> None:
@@ -174,14 +192,15 @@ class Clone:
             )  # fmt: skip
             kind = self._git("cat-file", "-t", self.sha).decode().strip()
         except CloneError as error:
-            if re.search(r"not our ref|no such remote ref|unadvertised|remote error", str(error)):
+            if _NO_COMMIT.search(str(error)):
                 raise CloneError(
                     f"the repository has no commit {self.sha}: was it pushed? was it pushed away "
-                    "by force? is it in a fork?"
+                    "by force? is it in a fork?",
+                    "missing",
                 ) from None
             raise
         if kind != "commit":
-            raise CloneError(f"{self.sha} is a {kind}, no commit")
+            raise CloneError(f"{self.sha} is a {kind}, no commit", "missing")
 
     def file(self, path: str) -> bytes | None:
         """The content of a file of the commit; None when it is not there.
@@ -194,7 +213,7 @@ class Clone:
         mode, kind, name, size = listed.partition(b"\t")[0].decode().split()
         refused = refusal(path, mode, kind, size)
         if refused:
-            raise CloneError(refused)
+            raise CloneError(refused, "missing")
         return self._git("cat-file", "blob", name)
 
 
@@ -209,13 +228,27 @@ def refusal(path: str, mode: str, kind: str, size: str) -> str:
 
 _CLOSED = re.compile(
     r"could not read (Username|Password)|Authentication failed|[Rr]epository '?.*not found|"
-    r"returned error: 40[134]|Permission denied|does not exist|not appear to be a git"
+    r"returned error: (401|404|410)|Permission denied|does not exist|not appear to be a git"
 )
 _MOVED = re.compile(r"redirect|returned error: 30\d")
+# A host answers so to an address that asks too often, and to some also for what is private.
+_REFUSED = re.compile(r"returned error: (403|429)")
 _BROKEN = re.compile(
     r"Could not resolve host|Failed to connect|Connection (refused|timed out|reset)|"
     r"unable to access|Operation too slow|early EOF|RPC failed"
 )
+#: How hosts say that they have no such commit: git's, JGit's, and one that gives branches only.
+_NO_COMMIT = re.compile(
+    r"not our ref|no such remote ref|find remote ref|unadvertised object|want \S+ not valid"
+)
+
+
+def kind_of(words: str) -> CloneErrorKind:
+    """What git's last words say of the commit; nothing where they are not understood."""
+    if _REFUSED.search(words):
+        return "unreachable"
+    answers = (_CLOSED, _MOVED, _NO_COMMIT)
+    return "missing" if any(each.search(words) for each in answers) else "unreachable"
 
 
 def explain(words: str) -> str:
@@ -224,6 +257,8 @@ def explain(words: str) -> str:
         (_CLOSED, "the repository is private, or there is none of this name: nobody can read it "
          "without an account"),
         (_MOVED, "the repository has moved: hand in a link to where it is now"),
+        (_REFUSED, "the host refuses to answer: it was asked too often, or the repository is "
+         "blocked"),
         (_BROKEN, "the host cannot be reached, or broke off: run the batch again"),
     )  # fmt: skip
     lines = [line for line in words.strip().splitlines() if line.strip()]

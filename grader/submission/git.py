@@ -42,6 +42,10 @@ class GitError(RuntimeError):
     """git did not do it; the message is its last words, or which limit was met."""
 
 
+class GitLimit(GitError):
+    """A limit of ours was met: nothing is known of what was asked for."""
+
+
 @dataclass(frozen=True)
 class GitLimits:
     """Of one command: wall time, and what its repository may grow to."""
@@ -115,21 +119,21 @@ def _watch(process: subprocess.Popen[bytes], folder: Path, limits: GitLimits, ou
             return
         patience = min(2 * patience, _LOOK_SECONDS)
         if time.monotonic() > deadline:
-            raise GitError(f"not fetched within {limits.seconds:g} seconds")
+            raise GitLimit(f"not fetched within {limits.seconds:g} seconds")
         if os.fstat(output).st_size > _MAX_OUTPUT:
-            raise GitError("git prints without end")
+            raise GitLimit("git prints without end")
         check_size(folder, limits)
 
 
 def check_size(folder: Path, limits: GitLimits) -> None:
-    """Raise `GitError` when the folder holds more than it may."""
+    """Raise `GitLimit` when the folder holds more than it may."""
     used = 0
     for place, _, files in os.walk(folder):
         for name in files:
             with contextlib.suppress(OSError):
                 used += os.lstat(os.path.join(place, name)).st_size
     if used > limits.nbytes:
-        raise GitError(
+        raise GitLimit(
             f"the repository is larger than the limit of {limits.nbytes >> 20} MiB: is there a "
             "data set or a build in it?"
         )

@@ -10,22 +10,27 @@ from typing import Any, Final, Literal
 from grader import tasks
 from grader.submission.choose import Choice
 from grader.submission.course import Course
-from grader.submission.store import Row
+from grader.submission.store import MISSING, NOT_FETCHED, Row
 
 Status = Literal[
-    "graded", "late", "stopped", "not graded", "dead link", "bad link", "nothing", "waiting"
-]
+    "graded", "late", "stopped", "not graded", "not fetched", "dead link", "bad link", "nothing",
+    "waiting",
+]  # fmt: skip
 #: The worse ones come first: a student with several submissions has the worst of theirs.
 _WORST: Final[tuple[Status, ...]] = (
-    "waiting", "not graded", "dead link", "stopped", "late", "graded", "nothing",
+    "waiting", "not fetched", "not graded", "dead link", "stopped", "late", "graded", "nothing",
 )  # fmt: skip
 _STATUS: Final[Mapping[str, Status]] = {
     "": "waiting",
     "graded": "graded",
     "timeout": "stopped",
     "error": "not graded",
-    "not fetched": "dead link",
+    MISSING: "dead link",
+    NOT_FETCHED: "not fetched",
 }
+
+
+TRIED_AGAIN: Final = "nothing is known of this link: the next run of the batch tries it again"
 
 
 @dataclass
@@ -69,7 +74,6 @@ def grade_all(
         own = [row for row in rows if row.student == student]
         if own:
             graded.append(_student(own, name, course, selected))
-            graded[-1].notes += _earlier(own, choice)
         elif student in choice.without:
             unread = choice.without[student]
             note = f"line {unread.entry.line}: {unread.reason}"
@@ -78,16 +82,8 @@ def grade_all(
             graded.append(
                 StudentGrade(student, name, "nothing", notes=["no link for what is graded here"])
             )
+        graded[-1].notes += choice.alike.get(student, [])
     return graded
-
-
-def _earlier(rows: Sequence[Row], choice: Choice) -> list[str]:
-    """Where a good link may stand when the one that counts is dead."""
-    return [
-        f"the link of line {row.line} is dead; an earlier one stands in line {lines[-1]}"
-        for row in rows
-        if row.state == "dead" and (lines := choice.earlier.get(row.line))
-    ]
 
 
 def _student(
@@ -101,6 +97,8 @@ def _student(
             status = "late"
         statuses.add(status)
         notes = [note for note in [row.note, *row.warnings, *row.remarks] if note]
+        if status == "not fetched":
+            notes.insert(1, TRIED_AGAIN)
         found.notes += [f"line {row.line}: {n}" for n in notes] if len(rows) > 1 else notes
         for key, late in row.late.items():
             _assignment(found, row, key, late, course)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from grader.report.language import text, translated
+from grader.submission.store import Row
 
 
 class Progress:
@@ -49,3 +50,20 @@ def duration(seconds: float, language: str = "en") -> str:
     if hours:
         return text(language, "in_hours", hours=hours, minutes=minutes)
     return text(language, "in_minutes", minutes=minutes)
+
+
+def told(row: Row, language: str, *words: str) -> str:
+    """ "ann: not fetched: …": what there is to say of somebody."""
+    parts = [row.student, *(translated(language, each) for each in words)]
+    return text(language, "colon").join(parts)
+
+
+def in_words(row: Row, language: str) -> str:
+    """What became of it, in one line."""
+    if row.document is None:
+        return told(row, language, row.status, row.note)
+    points, most = (f"{row.document[key]:g}" for key in ("points", "max_points"))
+    total = text(language, "of_most", points=points, most=most)
+    if row.note:
+        total += text(language, "brackets", words=translated(language, row.note))
+    return told(row, language, total)

@@ -19,6 +19,9 @@ from grader.submission.choose import Submission
 FILE: Final = "batch.sqlite"
 FORMAT: Final = 1
 State = Literal["new", "dead", "fetched", "graded", "done"]
+#: Statuses of what is dead: the host has no such commit; nothing is known of it.
+MISSING: Final = "missing"
+NOT_FETCHED: Final = "not fetched"
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -69,7 +72,8 @@ class Row:
     """One submission as the database holds it. late: assignment → how long after the deadline.
 
     state: new, dead (not fetched), fetched, graded (its throughput was not measured yet), done.
-    status: graded, timeout, error, not fetched; "" as long as nothing is known.
+    status: graded, timeout, error, missing (there is no such commit), not fetched (nothing is known
+    of it: to be tried again); "" as long as nothing is known.
     remarks: what a person should know; note: why it was not graded in full.
     """
 
@@ -222,11 +226,28 @@ class Store:
             )  # fmt: skip
             self._happened(submission, "fetched", sha)
 
-    def dead(self, submission: int, reason: str) -> None:
-        """Nothing could be fetched; the next run tries again."""
+    def dead(self, submission: int, reason: str, missing: bool = False) -> None:
+        """Nothing could be fetched; the next run tries again.
+
+        missing: the host said that there is no such commit. A network that is broken later does
+        not take that back.
+        """
+        known = not missing and self.row(submission).status == MISSING
         with self._transaction():
-            self._set(submission, state="dead", status="not fetched", note=reason)
+            if not known:
+                status = MISSING if missing else NOT_FETCHED
+                self._set(submission, state="dead", status=status, note=reason)
             self._happened(submission, "dead", reason)
+
+    def missing(self) -> list[Row]:
+        """All of which a host said that there is no such commit, also what counts no more."""
+        found = self._database.execute(
+            "SELECT * FROM submissions AS one WHERE state = 'dead' AND status = ? AND NOT EXISTS "
+            "(SELECT 1 FROM submissions AS other WHERE other.sha IS NOT NULL AND other.student = "
+            "one.student AND other.url = one.url AND other.ref = one.ref) ORDER BY id",
+            (MISSING,),
+        )
+        return [_row(each) for each in found]
 
     def began(self, submission: int, part: str) -> None:
         """An examiner is about to grade it."""

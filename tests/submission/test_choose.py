@@ -11,7 +11,8 @@ from grader import tasks
 from grader.checks.settings import CannotRun
 from grader.submission.choose import Choice, assignments_of, choose
 from grader.submission.course import Course, Late
-from grader.submission.grades import grade_all
+from grader.submission.grades import TRIED_AGAIN, grade_all
+from grader.submission.links import parse_link
 from grader.submission.sheet import read_sheet
 from grader.submission.store import Row
 
@@ -150,10 +151,17 @@ def test_a_row_for_several_assignments(tmp_path: Path) -> None:
 
 
 def test_people_that_differ_in_case_only_are_told_of_each_other(tmp_path: Path) -> None:
-    text = f"student,link\nann,{link('a')}\nAnn,{link('b')}\nbob,{link('c')}\n"
-    ann, other, bob = choice(tmp_path, text, Course()).submissions
-    assert "'ann' and 'Ann' differ only in case" in ann.warnings[0]
-    assert ann.warnings == other.warnings and not bob.warnings
+    text = (
+        f"student,assignment,link\nann,a1,{link('a')}\nAnn,a1,what?\nANN,a2,{link('b')}\n"
+        f"bob,a1,{link('c')}\n"
+    )
+    found = choice(tmp_path, text, Course())
+    books = grade_all([], found, Course(), [tasks.find("a1.broadcast")])
+    notes = {grade.student: "; ".join(grade.notes) for grade in books}
+    first, second = (f"'ann' and '{other}' differ only in case" for other in ("Ann", "ANN"))
+    assert first in notes["ann"] and second in notes["ann"]
+    assert first in notes["Ann"] and "got 'what?'" in notes["Ann"]
+    assert second in notes["ANN"] and "differ" not in notes["bob"]
 
 
 def test_a_row_without_a_student_is_listed_and_nobody_of_the_sheet(tmp_path: Path) -> None:
@@ -162,17 +170,37 @@ def test_a_row_without_a_student_is_listed_and_nobody_of_the_sheet(tmp_path: Pat
     assert [(u.entry.line, u.reason) for u in found.unread] == [(3, "nobody is named")]
 
 
-def test_the_note_of_a_dead_link_names_the_link_before_it(tmp_path: Path) -> None:
-    text = f"student,link\nann,{link('a')}\nann,{link('b')}\nbob,{link('c')}\n"
-    found = choice(tmp_path, text, Course())
+def test_a_dead_link_gives_way_to_the_one_before_it_of_its_assignment(tmp_path: Path) -> None:
+    text = (
+        f"student,link,assignment\nann,{link('a')},a1\nann,{link('b')},\nbob,{link('c')},\n"
+        f"bob,{link('d')},a2\n"
+    )
+    path = tmp_path / "sheet.csv"
+    path.write_text(text, encoding="utf-8")
+    sheet, keys = read_sheet(path, zone=ZONE), ("a1", "a2")
+    dead = {("ann", parse_link(link("b"))): "no such commit"}
+    found = choose(sheet, Course(), keys, dead=dead)
+    assert [(s.student, s.link.ref[0], list(s.late)) for s in found.submissions] == [
+        ("ann", "a", ["a1"]),
+        ("ann", "b", ["a2"]),  # there is no other
+        ("bob", "c", ["a1"]),
+        ("bob", "d", ["a2"]),
+    ]
+    told = "the link of line 3 is dead, so that line 2 counts in its place: no such commit"
+    assert [s.warnings for s in found.submissions] == [[told], [], [], []]
+
+
+def test_a_network_that_is_broken_is_no_dead_link(tmp_path: Path) -> None:
+    found = choice(tmp_path, f"student,link\nann,{link('a')}\nbob,{link('b')}\n", Course())
+    statuses = dict(zip(("ann", "bob"), ("missing", "not fetched"), strict=True))
     rows = [
         Row(
             id=n, student=each.student, name="", pasted="", line=each.line, url="", ref="",
             assignments=("a1",), submitted=None, late=each.late, warnings=[], state="dead",
-            status="not fetched", note="no such commit",
+            status=statuses[each.student], note="why",
         )
         for n, each in enumerate(found.submissions)
     ]  # fmt: skip
     ann, bob = grade_all(rows, found, Course(), [tasks.find("a1.broadcast")])
-    assert ann.notes[-1] == "the link of line 3 is dead; an earlier one stands in line 2"
-    assert bob.notes == ["no such commit"]
+    assert (ann.status, ann.notes) == ("dead link", ["why"])
+    assert (bob.status, bob.notes) == ("not fetched", ["why", TRIED_AGAIN])

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from grader.submission.clone import MAX_FILE_NBYTES, NO_BRANCH, CloneError, Fetched, explain, fetch
+from grader.submission.clone import (
+    MAX_FILE_NBYTES,
+    NO_BRANCH,
+    CloneError,
+    Fetched,
+    explain,
+    fetch,
+    kind_of,
+)
 from grader.submission.git import GitError, GitLimits, run_git
 from grader.submission.links import Kind, Link
 from tests.submission.repositories import commit, git, repository
@@ -44,8 +52,9 @@ def test_short_shas_are_resolved(theirs: Path, filters: str) -> None:
     old = git(theirs, "rev-parse", "HEAD")
     commit(theirs, {PATH: "new"})
     assert take(theirs, old[:7], "short").sha == old
-    with pytest.raises(CloneError, match="no commit begins with 0000000"):
+    with pytest.raises(CloneError, match="no commit begins with 0000000") as raised:
         take(theirs, "0000000", "short")
+    assert raised.value.kind == "missing"
 
 
 def test_branches_and_tags_are_resolved_also_with_a_path_behind(theirs: Path) -> None:
@@ -55,8 +64,11 @@ def test_branches_and_tags_are_resolved_also_with_a_path_behind(theirs: Path) ->
     commit(theirs, {PATH: "later"})
     assert take(theirs, "v1", "ref").sha == branch
     assert take(theirs, "feature/ring/assignments", "ref").files == {"a.py": b"later"}
-    with pytest.raises(CloneError, match="no branch or tag is named feature: was it pushed"):
+    with pytest.raises(
+        CloneError, match="no branch or tag is named feature: was it pushed"
+    ) as raised:
         take(theirs, "feature", "ref")
+    assert raised.value.kind == "missing"
 
 
 def test_a_commit_on_no_branch_is_reported(theirs: Path) -> None:
@@ -74,17 +86,21 @@ def test_a_commit_of_a_pull_request_is_on_one(theirs: Path) -> None:
 
 
 def test_what_is_not_there_is_said_plainly(theirs: Path, tmp_path: Path) -> None:
-    with pytest.raises(CloneError, match=r"has no commit 0{40}: was it pushed"):
+    with pytest.raises(CloneError, match=r"has no commit 0{40}: was it pushed") as raised:
         take(theirs, "0" * 40)
-    with pytest.raises(CloneError, match="private, or there is none of this name"):
+    assert raised.value.kind == "missing"
+    with pytest.raises(CloneError, match="private, or there is none of this name") as raised:
         take(tmp_path / "none", "0" * 40)
+    assert raised.value.kind == "missing"
     (tmp_path / "empty").mkdir()
     git(tmp_path / "empty", "init", "--quiet")
-    with pytest.raises(CloneError, match="nothing was pushed"):
+    with pytest.raises(CloneError, match="nothing was pushed") as raised:
         take(tmp_path / "empty", "0" * 40)
+    assert raised.value.kind == "missing"
     blob = git(theirs, "rev-parse", f"HEAD:{PATH}")
-    with pytest.raises(CloneError, match="no commit"):
+    with pytest.raises(CloneError, match="no commit") as raised:
         take(theirs, blob)
+    assert raised.value.kind == "missing"
 
 
 def test_only_files_that_are_asked_for_are_taken(tmp_path: Path) -> None:
@@ -184,8 +200,8 @@ class _Asks(http.server.BaseHTTPRequestHandler):
         if self.path.startswith("/moved"):
             self.send_response(301)
             self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-        elif self.path.startswith("/none"):
-            self.send_response(404)
+        elif self.path[1:4].isdecimal():
+            self.send_response(int(self.path[1:4]))
         else:
             self.send_response(401)
             self.send_header("WWW-Authenticate", 'Basic realm="x"')
@@ -210,7 +226,7 @@ def host() -> Iterator[str]:
     ("path", "words"),
     [
         ("private", "the repository is private, or there is none of this name"),
-        ("none", "the repository is private, or there is none of this name"),
+        ("404", "the repository is private, or there is none of this name"),
         ("moved", "the repository has moved"),
     ],
 )
@@ -218,23 +234,48 @@ def test_a_host_that_says_no_is_understood_and_nobody_is_asked(
     host: str, path: str, words: str
 ) -> None:
     begin = time.monotonic()
-    with pytest.raises(CloneError, match=words):
+    with pytest.raises(CloneError, match=words) as raised:
         fetch(Link(f"{host}/{path}/x.git", "0" * 40), ["a.py"], local=True)
+    assert raised.value.kind == "missing"
     assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("403", "the host refuses to answer"),
+        ("429", "the host refuses to answer"),
+        ("500", "the host cannot be reached, or broke off"),
+        ("503", "the host cannot be reached, or broke off"),
+    ],
+)
+def test_a_host_out_of_order_says_nothing_of_the_commit(host: str, status: str, words: str) -> None:
+    with pytest.raises(CloneError, match=words) as raised:
+        fetch(Link(f"{host}/{status}/x.git", "0" * 40), ["a.py"], local=True)
+    assert raised.value.kind == "unreachable"
+
+
+def test_a_host_that_is_not_there_says_nothing_of_the_commit() -> None:
+    for url in ("http://127.0.0.1:1/a/b.git", "http://nowhere.invalid/a/b.git"):
+        with pytest.raises(CloneError, match="cannot be reached") as raised:
+            fetch(Link(url, "0" * 40), ["a.py"], local=True)
+        assert raised.value.kind == "unreachable"
 
 
 def test_a_host_that_never_answers_meets_the_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         link = Link(f"http://127.0.0.1:{silent.getsockname()[1]}/a/b.git", "0" * 40)
-        with pytest.raises(CloneError, match="not fetched within 1 seconds"):
+        with pytest.raises(CloneError, match="not fetched within 1 seconds") as raised:
             fetch(link, ["a.py"], limits=GitLimits(seconds=1), local=True)
+        assert raised.value.kind == "limit"
 
 
 def test_a_large_repository_meets_the_limit(theirs: Path) -> None:
     (theirs / "data.bin").write_bytes(os.urandom(3 << 20))
     sha = commit(theirs, {})
-    with pytest.raises(CloneError, match="larger than the limit of 1 MiB"):
+    with pytest.raises(CloneError, match="larger than the limit of 1 MiB") as raised:
         fetch(Link(str(theirs), sha), ["a.py"], limits=GitLimits(nbytes=1 << 20), local=True)
+    assert raised.value.kind == "limit"
 
 
 def test_last_words_are_explained() -> None:
@@ -242,3 +283,7 @@ def test_last_words_are_explained() -> None:
     assert explain(asked).startswith("the repository is private")
     assert explain("fatal: unable to access 'x': Could not resolve host: y").startswith("the host")
     assert explain("fatal: something else") == "fatal: something else"
+    assert kind_of("fatal: something else") == "unreachable" and kind_of(asked) == "missing"
+    for words in ("fatal: remote error: upload-pack: not our ref 00", "want 00 not valid"):
+        assert kind_of(words) == "missing"
+    assert kind_of("fatal: remote error: internal server error") == "unreachable"
