@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from grader import tasks
-from grader.submission.clone import refusal
+from grader.submission.clone import folders_of, in_folder, no_folders, refusal
 from grader.submission.remotes import NoLink, is_address, link_to, problem_of, shown
 
 _SECONDS: Final = 30.0
 _MOST: Final = 8
 _ENVIRONMENT: Final = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
-_COMMIT: Final = "160000"
 
 
 class NoCheckout(RuntimeError):
@@ -50,8 +49,8 @@ def look(folder: Path, remote: str = "", branch: str = "") -> Checkout:
         found.problems.append("nothing is committed yet: git add, git commit")
         return found
     found.branch = git.line("symbolic-ref", "--quiet", "--short", "HEAD")
-    _top(git, found)
-    _uncommitted(git, found)
+    hidden = _top(git, found)
+    _uncommitted(git, found, hidden)
     _outside(git, found)
     remotes = git.lines("remote")
     name = remote or git.line("config", f"branch.{found.branch}.remote")
@@ -125,7 +124,7 @@ def _graded() -> set[str]:
     return {f"assignments/{path}" for path in tasks.student_files()}
 
 
-def _uncommitted(git: _Git, found: Checkout) -> None:
+def _uncommitted(git: _Git, found: Checkout, hidden: tuple[str, ...]) -> None:
     changed = git.paths("diff", "--name-only", "HEAD")
     untracked = git.paths("ls-files", "--others", "--exclude-standard")
     # A graded file that .gitignore hides would be missing without a word.
@@ -136,33 +135,30 @@ def _uncommitted(git: _Git, found: Checkout) -> None:
             f"not committed: {_some(graded)}: git add them, git commit (the link leads to what is "
             "committed)"
         )
-    _committed(git, found, graded)
+    _committed(git, found, graded, hidden)
     others = sorted({*changed, *untracked} - _graded())
     if others:
         found.notes.append(f"not committed, and not graded: {_some(others)}")
     there = set(git.paths("ls-tree", "-r", "--name-only", "HEAD", "assignments"))
-    missing = sorted(_graded() - there - set(graded))
+    missing = sorted(p for p in _graded() - there - set(graded) if not p.startswith(hidden))
     if missing:
         found.notes.append(f"not in the commit, so that its tasks earn nothing: {_some(missing)}")
 
 
-def _top(git: _Git, found: Checkout) -> None:
-    """The batch takes `assignments/` from the top of the repository, and from nowhere else."""
+def _top(git: _Git, found: Checkout) -> tuple[str, ...]:
+    """Begins of paths that the commit cannot have, of which is told why.
+
+    The batch takes `assignments/` from the top of the repository, and from nowhere else.
+    """
     if git.prefix:
-        found.problems.append(
-            f"the kit is in the folder {git.prefix} of the repository: the batch looks for "
-            "assignments/ at the top; make the kit a repository of its own"
-        )
-    mode = git.line("ls-tree", "HEAD", "assignments").partition(" ")[0]
-    if mode and mode != "040000":
-        kind = "a submodule" if mode == _COMMIT else "no folder"
-        found.problems.append(
-            f"assignments is {kind} of the commit: the batch looks for assignments/ at the top "
-            "of the repository, as a folder with its files"
-        )
+        found.problems.append(in_folder(git.prefix))
+    listed = git.text("ls-tree", "-t", "-z", "HEAD", "--", *folders_of(_graded()))
+    others = no_folders(listed)
+    found.problems += others.values()
+    return ("assignments/",) if git.prefix else tuple(others)
 
 
-def _committed(git: _Git, found: Checkout, told: list[str]) -> None:
+def _committed(git: _Git, found: Checkout, told: list[str], hidden: tuple[str, ...]) -> None:
     """Hold what was committed against what is graded here, byte by byte; told: what differs.
 
     git's own word is not enough: filters (LFS), --assume-unchanged and --skip-worktree make it
@@ -170,14 +166,12 @@ def _committed(git: _Git, found: Checkout, told: list[str]) -> None:
     """
     listed = git.text("ls-tree", "-r", "-l", "-z", "HEAD", "assignments").split("\0")
     entries = {path: entry.split() for entry, _, path in (each.partition("\t") for each in listed)}
-    if "assignments" in entries:  # a submodule or a symlink, of which was told
-        return
     others: list[str] = []
-    for path in sorted(_graded() - set(told)):
+    for path in sorted(p for p in _graded() - set(told) if not p.startswith(hidden)):
         place, entry = git.top / path, entries.get(path)
         if entry is None:
             # Through a symlink to a folder, say, which git does not follow.
-            others += [path] * (not git.prefix and place.is_file())
+            others += [path] * place.is_file()
             continue
         mode, kind, name, size = entry
         refused = refusal(path, mode, kind, size)

@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 from grader.submission.git import GitError, GitLimit, GitLimits, run_git
@@ -18,6 +18,9 @@ from grader.submission.links import Link
 MAX_FILE_NBYTES: Final = 1 << 20
 _MAX_REFS: Final = 20_000
 _REGULAR: Final = ("100644", "100755")
+_FOLDER: Final = "040000"
+_SUBMODULE: Final = "160000"
+_INNER: Final = "/assignments"
 _SHA = re.compile(r"[0-9a-f]{40}")
 NO_BRANCH: Final = (
     "the commit is on no branch, tag or pull request of the repository: pushed away by force, or "
@@ -46,12 +49,14 @@ class Fetched:
     """What was found. files: path inside `assignments/` → content, of regular files.
 
     missing: paths that are not in the commit. refused: path → why it was not taken.
+    misplaced: why nobody can find `assignments/`, or files of it, in the commit.
     """
 
     sha: str
     files: dict[str, bytes] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    misplaced: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -71,9 +76,13 @@ def fetch(
     with tempfile.TemporaryDirectory(prefix="tinyparallel-clone-", dir=scratch or None) as folder:
         clone = Clone(link, Path(folder), limits=limits, local=local)
         found = Fetched(clone.sha, warnings=list(clone.warnings))
-        for path in paths:
+        wanted = {path: f"assignments/{path}" for path in paths}
+        found.misplaced, hidden = clone.misplaced(wanted.values())
+        for path, place in wanted.items():
+            if place.startswith(hidden):
+                continue
             try:
-                content = clone.file(f"assignments/{path}")
+                content = clone.file(place)
             except CloneError as error:
                 found.refused[path] = str(error)
                 continue
@@ -202,6 +211,18 @@ class Clone:
         if kind != "commit":
             raise CloneError(f"{self.sha} is a {kind}, no commit", "missing")
 
+    def misplaced(self, paths: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
+        """(why some of these files are not to be found, how the paths of those begin)."""
+        listed = self._git("ls-tree", "-t", "-z", self.sha, "--", *folders_of(paths))
+        others = no_folders(listed.decode(errors="replace"))
+        if listed:
+            return list(others.values()), tuple(others)
+        listed = self._git("ls-tree", "-r", "-d", "--name-only", "-z", self.sha)
+        folders = [f for f in listed.decode(errors="replace").split("\0") if f.endswith(_INNER)]
+        if not folders:
+            return [], ()
+        return [in_folder(min(folders, key=len).removesuffix(_INNER[1:]))], (f"{_INNER[1:]}/",)
+
     def file(self, path: str) -> bytes | None:
         """The content of a file of the commit; None when it is not there.
 
@@ -215,6 +236,37 @@ class Clone:
         if refused:
             raise CloneError(refused, "missing")
         return self._git("cat-file", "blob", name)
+
+
+def folders_of(paths: Iterable[str]) -> list[str]:
+    """The folders in which these files lie, and those above them."""
+    parents = (parent for path in paths for parent in PurePosixPath(path).parents)
+    return sorted({str(parent) for parent in parents} - {"."})
+
+
+def no_folders(listed: str) -> dict[str, str]:
+    """Of folders of a commit, as `git ls-tree -z` has them: how paths in it would begin → why not.
+
+    A symlink below `assignments` is none of these: what it leads to may be told of.
+    """
+    found = {}
+    for entry, _, path in (each.partition("\t") for each in listed.split("\0")):
+        mode = entry.partition(" ")[0]
+        if mode == _SUBMODULE or (path == _INNER[1:] and mode != _FOLDER):
+            kind = "a submodule" if mode == _SUBMODULE else "no folder"
+            found[f"{path}/"] = (
+                f"{path} is {kind} of the commit: the batch looks for assignments/ at the top of "
+                "the repository, as a folder with its files"
+            )
+    return found
+
+
+def in_folder(folder: str) -> str:
+    """What to tell of a kit below the top of its repository. folder: as "hw/"."""
+    return (
+        f"the kit is in the folder {folder} of the repository: the batch looks for "
+        "assignments/ at the top; make the kit a repository of its own"
+    )
 
 
 def refusal(path: str, mode: str, kind: str, size: str) -> str:

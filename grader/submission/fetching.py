@@ -116,7 +116,7 @@ class Fetcher:
         selected = self._how.selected
         wanted = [t.path for t in selected if t.id.partition(".")[0] in row.assignments]
         missing = [path for path in found.missing if path in wanted]
-        remarks = list(found.warnings)
+        remarks = [*found.warnings, *found.misplaced]
         if missing:
             remarks.append(f"not in the commit: {', '.join(dict.fromkeys(missing))}")
         remarks += [f"not taken: {why}" for why in found.refused.values()]

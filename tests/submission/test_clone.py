@@ -132,6 +132,31 @@ def test_what_is_no_regular_file_is_not_taken_and_the_rest_is(tmp_path: Path) ->
     assert found.refused.keys() == {"link.py", "large.py", "d", "module.py"}
 
 
+def test_only_the_real_reason_is_told_where_files_cannot_be_found(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    sha = repository(theirs, {"hw/assignments/a.py": "", "x/y/assignments/a.py": ""})
+    found = take(theirs, sha)
+    (told,) = found.misplaced
+    assert told.startswith("the kit is in the folder hw/ of") and not found.missing
+    sha = commit(theirs, {"assignments/b/c.py": ""})  # the one that counts, whatever else there is
+    assert take(theirs, sha, "sha", "a.py").misplaced == []
+    git(theirs, "update-index", "--add", "--cacheinfo", f"160000,{sha},assignments/d")
+    git(theirs, "commit", "--quiet", "--message", "a submodule")
+    found = take(theirs, git(theirs, "rev-parse", "HEAD"), "sha", "d/e.py", "da/e.py", "b/c.py")
+    (told,) = found.misplaced
+    assert told.startswith("assignments/d is a submodule of the commit: ")
+    assert (found.missing, list(found.files)) == (["da/e.py"], ["b/c.py"])
+    for mode, words in (("160000", "a submodule"), ("120000", "no folder")):
+        git(theirs, "rm", "-r", "--quiet", "--cached", "assignments")
+        blob = git(theirs, "rev-parse", "HEAD:hw/assignments/a.py")
+        name = sha if mode == "160000" else blob
+        git(theirs, "update-index", "--add", "--cacheinfo", f"{mode},{name},assignments")
+        git(theirs, "commit", "--quiet", "--message", words)
+        found = take(theirs, git(theirs, "rev-parse", "HEAD"))
+        (told,) = found.misplaced
+        assert told.startswith(f"assignments is {words} of the commit: ") and not found.missing
+
+
 def test_a_repository_cannot_run_anything_here(theirs: Path, tmp_path: Path) -> None:
     witness = tmp_path / "witness"
     touch = f"touch {witness}"

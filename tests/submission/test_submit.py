@@ -187,11 +187,28 @@ def test_the_kit_must_be_at_the_top(mine: Path, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     repository(outer, {"hw/assignments/a1_collectives/collectives.py": "mine"})
     assert "the kit is in the folder hw/ of the repository" in said(look(outer / "hw"))
+    assert "not in the commit" not in said(look(outer / "hw"))
     sub = tmp_path / "sub"
     repository(sub, {"README.md": ""})
     git(sub, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(mine), "assignments")
     commit(sub, {})
     assert "assignments is a submodule of the commit" in said(look(sub))
+    assert "not in the commit" not in said(look(sub))
+    git(
+        mine,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "add",
+        "-q",
+        str(sub),
+        "assignments/a3_data_parallel",
+    )
+    commit(mine, {})
+    told = said(look(mine))
+    assert "assignments/a3_data_parallel is a submodule of the commit" in told
+    missing = next(line for line in told.splitlines() if line.startswith("not in the commit"))
+    assert "a2_ring" in missing and "a3_" not in missing
 
 
 def test_it_grades_writes_a_report_and_prints_the_link(mine: Path) -> None:
