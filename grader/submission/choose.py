@@ -13,6 +13,7 @@ from grader import tasks
 from grader.checks.settings import CannotRun
 from grader.submission.course import Course
 from grader.submission.links import BadLink, Link, Rules, parse_link
+from grader.submission.numerals import with_digits
 from grader.submission.sheet import Entry, Sheet, differing_in_case
 
 #: Student and link → what the host said of it.
@@ -23,6 +24,8 @@ NOT_PINNED: Final = "it names a branch or tag, not a commit: what it leads to ca
 _NAMED: Final = re.compile(
     r"(?<![a-z0-9.])(assignment|homework|hw|a|作业|作業|第)?[ _#-]*([0-9]{1,9})(?![0-9])"
 )
+# 第1、2次: 第 stands for each of them.
+_LISTED: Final = re.compile(r"第\s*\d{1,2}(?:\s*[、,和及]\s*\d{1,2})+(?=\s*[次份个個])")
 
 
 @dataclass(frozen=True)
@@ -142,9 +145,10 @@ def _read(
 
 
 def assignments_of(text: str) -> tuple[list[str], list[str]]:
-    """(assignments that a cell names, names in it that are none): "a0, a1", "作业2", "a1_loss"."""
+    """(assignments that a cell names, names in it that are none): "a0, a1", "作业2", "第三次"."""
     known = {each.key for each in tasks.COURSE}
-    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = with_digits(unicodedata.normalize("NFKC", text).casefold())
+    plain = _LISTED.sub(lambda m: re.sub(r"(\d+)", r"第\1", m[0].replace("第", "")), plain)
     named = _NAMED.findall(plain)
     keys = {f"{mark}{digits}": f"a{int(digits)}" for mark, digits in named}
     sure = [name for name in keys if not name.isdecimal()]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from grader.submission.course import Columns
+from grader.submission.numerals import with_digits
 
 
 class BadSheet(ValueError):
@@ -136,7 +137,8 @@ def taken(places: dict[str, int], head: Sequence[str]) -> str:
 
 
 def _plain(head: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", head).casefold().replace("_", " ").split())
+    plain = unicodedata.normalize("NFKC", head).casefold().replace("_", " ")
+    return " ".join(with_digits(plain).split())
 
 
 def _places(head: Sequence[str], rows: Rows, columns: Columns, path: Path) -> dict[str, int] | None:

@@ -18,9 +18,17 @@ _NAMED: Final = {
     "beijing time": timezone(timedelta(hours=8)),
 }
 _CHINESE = re.compile(r"(\d{4})\s*年\s*(\d{1,2})\s*月\s*(\d{1,2})\s*[日号]?")
-_HALF = re.compile(r"\b(AM|PM)\b|(上午|下午|凌晨|早上|中午|晚上)", re.IGNORECASE)
+_HALF = re.compile(r"(?<![a-z])(AM|PM)\b|(上午|下午|凌晨|早上|中午|晚上)", re.IGNORECASE)
 _YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})")
 _YEAR_LAST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
+_MONTH: Final = (
+    r"(?<![a-z])(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![a-z])\.?"
+)
+_DAY: Final = r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)?"
+_DAY_MONTH = re.compile(rf"{_DAY}[\s-]+{_MONTH},?[\s-]+(\d{{4}})(?!\d)", re.IGNORECASE)
+_MONTH_DAY = re.compile(rf"{_MONTH}[\s-]+{_DAY},?\s+(\d{{4}})(?!\d)", re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?")
 
 
@@ -116,6 +124,10 @@ def _date(text: str, day_before_month: bool) -> tuple[tuple[int, int, int], str]
     match = _CHINESE.search(text) or _YEAR_FIRST.search(text)
     if match is not None:
         return (int(match[1]), int(match[2]), int(match[3])), text[match.end() :]
+    for pattern, day, month in ((_DAY_MONTH, 1, 2), (_MONTH_DAY, 2, 1)):
+        if match := pattern.search(text):
+            number = 1 + _MONTHS.index(match[month][:3].lower()) // 3
+            return (int(match[3]), number, int(match[day])), text[match.end() :]
     match = _YEAR_LAST.search(text)
     if match is None:
         raise BadTime

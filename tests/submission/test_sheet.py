@@ -58,6 +58,14 @@ def test_columns_are_mapped_by_their_names(tmp_path: Path) -> None:
         read_sheet(sheet(tmp_path, text), Columns(link="D"))
 
 
+@pytest.mark.parametrize("named", ["第一次作业", "第1次作业"])
+def test_columns_are_named_by_chinese_numbers_or_digits(tmp_path: Path, named: str) -> None:
+    text = "学号,第一次作业,第二次作业\n7,L1,L2\n"
+    for own, link in ((named, "L1"), ("第2次作业", "L2")):
+        (entry,) = read_sheet(sheet(tmp_path, text), Columns(link=own)).entries
+        assert (entry.student, entry.link) == ("7", link)
+
+
 def test_the_head_of_a_column_names_its_time_zone(tmp_path: Path) -> None:
     for head, zone in (
         ("提交时间（北京时间）", BEIJING),
@@ -80,6 +88,33 @@ def test_day_and_month_are_told_apart_by_the_whole_column(tmp_path: Path) -> Non
     told = Columns(time_format="%d/%m/%Y %H:%M")
     entry = read_sheet(sheet(tmp_path, text.format("4/5")), told).entries[0]
     assert entry.time == datetime(2026, 4, 3, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("20 March 2026", (2026, 3, 20)),
+        ("March 20, 2026", (2026, 3, 20)),
+        ("20 Mar 2026 14:05", (2026, 3, 20, 14, 5)),
+        ("Mar. 3rd 2026 2:05:06 PM", (2026, 3, 3, 14, 5, 6)),
+        ("Friday, 20 March 2026, 2:05 PM", (2026, 3, 20, 14, 5)),
+        ("Sept 1, 2026 at 11:59pm", (2026, 9, 1, 23, 59)),
+        ("01-May-2026 08:00", (2026, 5, 1, 8)),
+        ("20 Mar 2026 14:05 UTC+8", (2026, 3, 20, 6, 5)),
+    ],
+)
+def test_months_by_their_names(tmp_path: Path, text: str, moment: tuple[int, ...]) -> None:
+    found = read_sheet(sheet(tmp_path, f'student,link,time\nann,L1,"{text}"\n'))
+    assert found.entries[0].problem == "" and len(found.notes) == 1
+    assert found.entries[0].time == datetime(*moment, tzinfo=UTC)  # type: ignore[arg-type, misc]
+
+
+@pytest.mark.parametrize(
+    "text", ["31 February 2026", "20 Marching 2026", "March 2026", "20 March", "20 March 26"]
+)
+def test_what_is_no_date_with_a_name_of_a_month(tmp_path: Path, text: str) -> None:
+    (entry,) = read_sheet(sheet(tmp_path, f"student,link,time\nann,L1,{text}\n")).entries
+    assert "its time cannot be read" in entry.problem
 
 
 def test_a_time_that_cannot_be_read_spoils_its_row_only(tmp_path: Path) -> None:
