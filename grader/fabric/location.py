@@ -10,6 +10,11 @@ from types import CodeType, FrameType, TracebackType
 
 from grader.fabric.record import Location
 
+LONGEST = 64 << 10
+"""Characters of an exception's message that are kept."""
+LONGEST_NAME = 200
+"""Of its class's name, which a program may choose as it likes."""
+
 _KIT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NOT_THE_USERS = (
     _KIT,
@@ -69,15 +74,32 @@ def traceback_location(tb: TracebackType | None) -> Location | None:
     return found
 
 
-def user_traceback(error: BaseException) -> str:
-    """The traceback of `error` without the frames of PyTorch, the standard library and the kit."""
+def clipped(text: str, longest: int = LONGEST) -> str:
+    """The text, or its beginning and its end: a program may make a message as long as it likes."""
+    half = longest // 2
+    left_out = len(text) - 2 * half
+    if left_out <= 0:
+        return text
+    return f"{text[:half]}[… {left_out} characters left out …]{text[-half:]}"
+
+
+def user_traceback(error: BaseException, message: str) -> str:
+    """The traceback of `error` without the frames of PyTorch, the standard library and the kit.
+
+    message: what it says. A long one, and a long name of its class, are clipped.
+    """
     kept = [
         summary
         for summary in traceback.extract_tb(error.__traceback__)
         if not summary.filename.startswith(_NOT_THE_USERS)
     ]
-    lines = traceback.format_list(kept) + traceback.format_exception_only(error)
-    return "".join(lines).rstrip()
+    kind = type(error)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if len(name) <= LONGEST_NAME and len(message) <= LONGEST:
+        last = traceback.format_exception_only(error)
+    else:
+        last = [f"{clipped(name, LONGEST_NAME)}: {clipped(message)}"]
+    return "".join([*traceback.format_list(kept), *last]).rstrip()
 
 
 def user_stack(frame: FrameType, deepest: int = 4) -> str:

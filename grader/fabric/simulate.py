@@ -19,7 +19,14 @@ from grader.fabric.engine import Engine, P2PMode
 from grader.fabric.findings import Finding, SimulationAborted, at, more_ranks
 from grader.fabric.interception import Interception
 from grader.fabric.isolation import Isolation, RankState
-from grader.fabric.location import traceback_location, user_location, user_stack, user_traceback
+from grader.fabric.location import (
+    LONGEST_NAME,
+    clipped,
+    traceback_location,
+    user_location,
+    user_stack,
+    user_traceback,
+)
 from grader.fabric.record import Location, Record
 from grader.fabric.runtime import RankRuntime
 from grader.fabric.threads import RankThread, Scheduler, stack_of
@@ -30,8 +37,6 @@ from grader.fabric.torch_internals import (
     release_groups,
     uninstall_world,
 )
-
-_MAX_NAME = 200  # of an exception's class, which a program may name as it likes
 
 
 @dataclass(slots=True)
@@ -138,11 +143,11 @@ class _Simulation:
             message = f"sys.exit({error.code!r}) was called"
         self.errors[rank] = RankError(
             rank,
-            type(error).__name__[:_MAX_NAME],
-            message,
+            type(error).__name__[:LONGEST_NAME],
+            clipped(message),
             traceback_location(error.__traceback__),
-            user_traceback(error),
-            tuple(base.__name__[:_MAX_NAME] for base in type(error).__mro__[1:-1]),
+            user_traceback(error, message),
+            tuple(base.__name__[:LONGEST_NAME] for base in type(error).__mro__[1:-1]),
         )
 
     # The end ----------------------------------------------------------------------------------

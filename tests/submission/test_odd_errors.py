@@ -10,6 +10,7 @@ import pytest
 
 from grader.checks.outcomes import FAULT_OF_THE_KIT, Outcome, merge
 from grader.checks.results import CheckResult
+from grader.fabric import simulate
 from grader.harness.errors import DecodeError
 from grader.harness.reply import raised_error
 from grader.report.files import write_atomically
@@ -52,6 +53,32 @@ def test_an_error_is_clipped_where_it_enters() -> None:
     assert error.message.startswith(r"\ud800x")
     with pytest.raises(DecodeError):
         raised_error(described | {"bases": long})
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "message"),
+    [
+        ("x" * 17_000_000, "m", "y"),
+        ("x\n" * 8_000_000, "m", "y"),
+        ("X", "m" * 17_000_000, "y"),
+        ("X", "m", "y\n" * 8_000_000),
+    ],
+)
+def test_a_simulated_rank_hands_on_no_more_than_is_kept(
+    name: str, module: str, message: str
+) -> None:
+    kind = type(name, (Exception,), {"__module__": module})
+
+    def program(rank: int, arg: object) -> None:
+        raise kind(message)
+
+    result = simulate(program, 2)
+    assert len(result.errors) == 2
+    for error in result.errors.values():
+        assert len(error.type) <= 200 and len(error.message) < 70_000
+        assert len(error.traceback) < 70_000 and "raise kind(message)" in error.traceback
+    assert len(result.findings[0].message) < 300_000
+    assert any("characters left out" in each.traceback for each in result.errors.values())
 
 
 def test_every_file_can_hold_half_a_letter(tmp_path: Path) -> None:
