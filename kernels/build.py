@@ -33,16 +33,19 @@ _CHECKED = ["-O1", "-g", "-gdwarf-4", *(f"-fno-builtin-{name}" for name in _COPI
 _CHECKED_CLANG = ["-O0", "-g", "-gdwarf-4", "-mllvm", "-tsan-instrument-read-before-write=1"]
 _LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _DYNAMIC = "simt_dynamic_shared"
+#: A file beside a build, with the symbols of the student's variables.
+_VARIABLES = "variables.txt"
 #: Bytes of `__shared__` variables of one kernel, as ptxas has it.
 MAX_STATIC_SHARED = 48 << 10
 
 
 @dataclass(frozen=True)
 class CpuBuild:
-    """A shared library and its `__shared__` variables (name, offset, nbytes)."""
+    """A shared library, its `__shared__` and its `__device__` variables: (name, offset, nbytes)."""
 
     path: Path
     shared: tuple[tuple[str, int, int], ...]
+    device: tuple[tuple[str, int, int], ...]
     checked: bool
 
 
@@ -120,7 +123,13 @@ def build_cpu(source: Source, *, checked: bool) -> CpuBuild:
         for symbol in elf.thread_local_symbols(library)
         if symbol.defined and symbol.nbytes > 0
     )  # fmt: skip
-    return CpuBuild(library, shared, checked)
+    own = set((folder / _VARIABLES).read_text().splitlines())
+    device = tuple(
+        (elf.plain_name(symbol.name), symbol.offset, symbol.nbytes)
+        for symbol in elf.variables(library)
+        if symbol.name in own and symbol.nbytes > 0
+    )
+    return CpuBuild(library, shared, device, checked)
 
 
 def build_cubin(source: Source, *, arch: str, extra: Sequence[str] = ()) -> bytes:
@@ -154,6 +163,14 @@ def _flags(compiler: Compiler, checked: bool) -> list[str]:
     else:
         flags += _CHECKED_CLANG if clang else _CHECKED
         flags += [f"-fsanitize=thread,{bounds},alignment"]
+        volatile = ["-mllvm", "-tsan-distinguish-volatile=1"]
+        if not clang:
+            volatile = ["--param=tsan-distinguish-volatile=1"]
+        if compiler.major >= (12 if clang else 11):
+            flags += volatile
+        # What a thread never sets holds huge numbers, and not the zeros of a fresh stack.
+        if compiler.major >= 12:
+            flags += ["-ftrivial-auto-var-init=pattern"]
     return flags
 
 
@@ -198,6 +215,7 @@ def _build_cpu(source: Source, compiler: Compiler, flags: Sequence[str], scratch
             compiler.run(options, source.folder)
             wrapped.replace(made)
         _refuse_large(source, made)
+        _note_variables(made, scratch / _VARIABLES)
         # Every `extern __shared__ T name[]` is a name of the same memory.
         dynamic = [s.name for s in elf.thread_local_symbols(made) if not s.defined]
         names = [f"-Wl,--defsym={name}={_DYNAMIC}" for name in dynamic]
@@ -220,6 +238,13 @@ def _refuse_large(source: Source, made: Path) -> None:
                 f"{source.shown}: error: `{elf.plain_name(symbol.name)}` uses too much shared data "
                 f"({symbol.nbytes} bytes, {MAX_STATIC_SHARED} at most)"
             )
+
+
+def _note_variables(made: Path, file: Path) -> None:
+    """Write down which variables are the student's, before the runtime's join them."""
+    launch = ("simt_", "_ZGV")  # what `_unit` adds, and guards of the compiler's
+    names = [each.name for each in elf.variables(made) if not each.name.startswith(launch)]
+    file.write_text("".join(f"{name}\n" for name in names))
 
 
 def _tidy(message: str, unit: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -23,11 +24,15 @@ class CompileError(RuntimeError):
 
 @dataclass(frozen=True)
 class Compiler:
-    """path: as it is called. kind: "gcc", "clang" or "nvcc". identity: changes with the binary."""
+    """path: as it is called. kind: "gcc", "clang" or "nvcc". identity: changes with the binary.
+
+    major: the first number of its version, 0 when that is not known.
+    """
 
     path: str
     kind: str
     identity: str
+    major: int = 0
 
     def run(self, arguments: Sequence[str], folder: Path, seconds: float = 60.0) -> str:
         """Compile, in `folder`; what it printed. Raises `CompileError` with that when it fails."""
@@ -73,7 +78,8 @@ def _cxx(named: str, path: str) -> Compiler:
     for name in [named] if named else ["g++", "clang++", "c++"]:
         found = shutil.which(name, path=path)
         if found is not None:
-            return Compiler(found, _kind(found), _identity(found))
+            kind, major = _version(found)
+            return Compiler(found, kind, _identity(found), major)
     if named:
         raise NoCompiler(f"{named} (from {ENVIRONMENT} or CXX) is not there")
     raise NoCompiler(
@@ -82,9 +88,12 @@ def _cxx(named: str, path: str) -> Compiler:
     )
 
 
-def _kind(path: str) -> str:
-    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    return "clang" if "clang" in version.stdout.lower() else "gcc"
+def _version(path: str) -> tuple[str, int]:
+    """The compiler's kind and its major version."""
+    told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    kind = "clang" if "clang" in told.lower() else "gcc"
+    number = re.search(r"(\d+)\.\d+\.\d+", re.sub(r"\([^)]*\)", "", told))
+    return kind, int(number[1]) if number is not None else 0
 
 
 def _identity(path: str) -> str:

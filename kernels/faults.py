@@ -19,7 +19,7 @@ _GIVEN = ("to_float", "from_float")
 _INCLUDE = "/kernels/include/"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class KernelFault(Exception):
     """The first fault of a launch: the run ended there.
 

@@ -136,7 +136,9 @@ class KernelFile:
             cubin, number = self._cubin(device)
             return cast(_Module, launcher.CudaModule(cubin, number)), self.path
         made = build.build_cpu(self.source, checked=mode == "checked")
-        return cast(_Module, launcher.CpuModule(str(made.path), made.shared)), made.path
+        return cast(
+            _Module, launcher.CpuModule(str(made.path), made.shared, made.device)
+        ), made.path
 
 
 def check_arguments(contract: Contract, arguments: Sequence[Argument]) -> torch.device:

@@ -16,14 +16,15 @@ from kernels.compilers import CompileError
 #: What `__global__` is when the file is preprocessed; compilers pass over it.
 MARK = "simt_global"
 _ASSEMBLY = "inline assembly cannot run on the CPU: say it in C++, or by CUDA's functions"
+_HEAP = "threads get no memory of their own: use tensors, __shared__ memory and local variables"
 _SANITIZER = "it would keep the checks from looking at the kernels' memory"
 _WORDS = re.compile(
-    r"(?P<assembly>\b(?:asm|__asm|__asm__)\b)"
+    r"(?P<assembly>\b(?:asm|__asm|__asm__)\b)|(?P<heap>\b(?:malloc|calloc|new)\b)"
     r"|\b\w*(?:no_sanitize|disable_sanitizer)\w*"
     r"|\b__SANITIZE_\w+|\b__has_feature\b"
 )
 #: Of these nothing is left by the preprocessor, which has answered them.
-_QUESTIONS = re.compile(r"(?P<assembly>(?!))|\b__SANITIZE_\w+|\b__has_feature\b")
+_QUESTIONS = re.compile(r"(?P<assembly>(?!))(?P<heap>(?!))|\b__SANITIZE_\w+|\b__has_feature\b")
 _MARKER = re.compile(r'#\s*(?:line\s+)?(\d+)\s+"((?:[^"\\]|\\.)*)"([ \d]*)')
 _NOT_CODE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\1"'
@@ -71,7 +72,7 @@ def _refuse(lines: Iterable[tuple[str, int, str]], words: re.Pattern[str] = _WOR
     for shown, number, line in lines:
         found = words.search(line)
         if found is not None:
-            why = _ASSEMBLY if found["assembly"] else _SANITIZER
+            why = _ASSEMBLY if found["assembly"] else _HEAP if found["heap"] else _SANITIZER
             raise CompileError(f"{shown}:{number}: error: `{found[0]}`: {why}")
 
 

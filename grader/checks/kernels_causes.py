@@ -36,7 +36,7 @@ _ONE_FOR_EACH = {
 }
 _ELEMENT = re.compile(r"\b(\w+)\[(-?\d+)\]")
 _UNWRITTEN = re.compile(r"written (\w+)\[(\d+)(?::(\d+))?\] \((\d+) of its (\d+) ")
-_RACE = re.compile(r"race on ([\w ]+?)(?:\[\d+\])?(?: \(shared(?:, byte \d+)?\))?, ")
+_RACE = re.compile(r"race on ([\w ]+?)(?:\[\d+\])?(?: \((?:shared(?:, )?)?(?:byte \d+)?\))?, ")
 
 
 def cause_of(fault: Mapping[str, Any], case: Case) -> str | None:
@@ -169,6 +169,17 @@ def _race(fault: Mapping[str, Any], text: str) -> str:
     line, other = int(fault["line"]), int(fault["other_line"])
     low, high = sorted((line, other))
     if "blocks run in any order" in text:
+        if "__threadfence" in text and line != other:
+            return (
+                f"what blocks do at line {low} and at line {high} is in order only when "
+                "__threadfence() and an atomic follow the first, and the second comes after a look "
+                "at that atomic"
+            )
+        if re.search(r" \(byte \d+\)", text):
+            return (
+                f"{name} is one variable for all blocks, which run side by side: what a block "
+                "keeps for itself belongs into __shared__ memory"
+            )
         if plain in _SUMS and line == other:
             return f"several blocks add to one element of {name}: the addition must be atomic"
         if line == other:

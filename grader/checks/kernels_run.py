@@ -24,8 +24,11 @@ Mode = Literal["fast", "checked"]
 Outputs = dict[str, torch.Tensor]
 
 NOT_A_NUMBER = (
-    "0 / 0, infinity - infinity, or an element that was never written (it held no number)"
+    "0 / 0, infinity - infinity, an element that was never written, or a local variable that was "
+    "never set (they hold no number)"
 )
+#: In builds that check memory, such a variable holds -1.7e38 or a NaN.
+NEVER_SET = "a local variable is read before it is set: it holds anything, here a huge number"
 #: (grid, block): less threads than elements, more, odd numbers of warps, one warp.
 SHAPES = ((1, 32), (3, 96), (7, 256), (2, 512))
 
@@ -84,6 +87,8 @@ class Case:
             failed.args = (failed.message,)
             if "nan" in failed.message.split("got", 1)[-1]:
                 failed.cause = self.not_a_number(got)
+            elif failed.cause is None and any(_huge(tensor) for tensor in got.values()):
+                failed.cause = NEVER_SET
             return failed
         return None
 
@@ -305,6 +310,11 @@ def _first_failure(cases: Sequence[Case], outputs: Sequence[Outputs]) -> CheckFa
             return failed
         first = first or failed
     return first
+
+
+def _huge(tensor: torch.Tensor) -> bool:
+    """Whether a number is as large as those that builds with checks fill local variables with."""
+    return tensor.is_floating_point() and bool((tensor.abs() > 1e38).any())
 
 
 def _contract(kernel: str) -> Any:

@@ -74,7 +74,9 @@ uint64_t simt_atomic(enum SimtAtomic operation, enum SimtType type, void* addres
 void simt_atomic_touch(void* address, unsigned nbytes, const char* file, int line);
 void simt_atomic_copy(void* to, const void* from, unsigned nbytes);
 
-void simt_fence(void);
+void simt_fence(int whole_grid);
+void simt_yield(void);
+unsigned simt_active_lanes(const char* file, int line);
 void simt_trap(const char* file, int line) __attribute__((noreturn));
 long long simt_clock(void);
 }
@@ -210,12 +212,13 @@ SIMT_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 #include "simt_atomics.h"
 #include "simt_math.h"
 
-SIMT_INLINE void __threadfence() { simt_fence(); }
-SIMT_INLINE void __threadfence_block() { simt_fence(); }
-SIMT_INLINE void __threadfence_system() { simt_fence(); }
+SIMT_INLINE void __threadfence() { simt_fence(1); }
+SIMT_INLINE void __threadfence_block() { simt_fence(0); }
+SIMT_INLINE void __threadfence_system() { simt_fence(1); }
 SIMT_INLINE void __trap(SIMT_SITE) { simt_trap(file, line); }
 SIMT_INLINE long long clock64() { return simt_clock(); }
-SIMT_INLINE void __nanosleep(unsigned) {}
+SIMT_INLINE void __nanosleep(unsigned) { simt_yield(); }
+SIMT_INLINE unsigned __activemask(SIMT_SITE) { return simt_active_lanes(file, line); }
 
 // Loads and stores with cache hints.
 #define SIMT_LOAD(name) \
@@ -249,7 +252,8 @@ template <typename... P> struct SimtCaller {
         (void)arguments;
         kernel(*(P*)arguments[I]...);
     }
-    static void call(const SimtEntry* entry, void** arguments) {
+    __attribute__((no_sanitize("thread"))) static void call(const SimtEntry* entry,
+                                                            void** arguments) {
         unpack((void (*)(P...))entry->kernel, arguments, typename Make<sizeof...(P)>::type());
     }
     static const char* kinds() {

@@ -55,8 +55,9 @@ PYBIND11_MODULE(tinyparallel_launcher, m) {
             py::arg("buffers"),
             py::arg("stream"), py::arg("timed"));
     py::class_<CpuModule, Module>(m, "CpuModule")
-        .def(py::init<const std::string&, const CpuModule::Shared&>(), py::arg("path"),
-             py::arg("shared"));
+        .def(py::init<const std::string&, const CpuModule::Variables&,
+                      const CpuModule::Variables&>(),
+             py::arg("path"), py::arg("shared"), py::arg("device"));
     py::class_<CudaModule, Module>(m, "CudaModule")
         .def(py::init([](const py::bytes& cubin, int device) {
                  return new CudaModule(std::string(cubin), device);

@@ -27,7 +27,7 @@ Arguments::Arguments(const Launch& launch) : values_(launch.kinds.size()) {
     }
 }
 
-CpuModule::CpuModule(const std::string& path, const Shared& shared)
+CpuModule::CpuModule(const std::string& path, const Variables& shared, const Variables& device)
     : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) throw std::runtime_error(std::string("cannot load: ") + dlerror());
     int version = *static_cast<const int*>(symbol("simt_version"));
@@ -37,11 +37,17 @@ CpuModule::CpuModule(const std::string& path, const Shared& shared)
     const SimtEntry* entries = static_cast<const SimtEntry*>(symbol("simt_entries"));
     int count = *static_cast<const int*>(symbol("simt_entry_count"));
     for (int i = 0; i < count; i++) entries_[entries[i].name] = {i, entries[i].kinds};
-    names_.reserve(shared.size());
-    for (const auto& [name, offset, nbytes] : shared) {
+    shared_ = plain(shared);
+    device_ = plain(device);
+}
+
+std::vector<SimtVariable> CpuModule::plain(const Variables& variables) {
+    std::vector<SimtVariable> list;
+    for (const auto& [name, offset, nbytes] : variables) {
         names_.push_back(name);
-        shared_.push_back({names_.back().c_str(), offset, nbytes});
+        list.push_back({names_.back().c_str(), offset, nbytes});
     }
+    return list;
 }
 
 CpuModule::~CpuModule() { dlclose(handle_); }
@@ -105,6 +111,8 @@ Outcome CpuModule::launch(const Launch& launch, bool) {
     plain.buffer_list = buffers.data();
     plain.shared_variables = static_cast<std::int32_t>(shared_.size());
     plain.shared_list = shared_.data();
+    plain.device_variables = static_cast<std::int32_t>(device_.size());
+    plain.device_list = device_.data();
 
     SimtFault fault{};
     auto begin = std::chrono::steady_clock::now();

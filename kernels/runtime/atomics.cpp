@@ -1,5 +1,5 @@
 // Atomics. One thread runs at a time, so the arithmetic itself is plain.
-#include "machine.h"
+#include "order.h"
 
 namespace {
 
@@ -50,8 +50,10 @@ void touch(void* address, unsigned nbytes, uint64_t pc, simt::Site site) {
     if ((uintptr_t)address % nbytes != 0)
         simt::fail(SIMT_MISALIGNED, 0, site, "an atomic on %u bytes at {0} at address %p, which is "
                    "no multiple of %u", nbytes, address, nbytes);
-    if (simt::machine.checked)
+    if (simt::machine.checked) {
         simt::check_access(address, nbytes, simt::Access::kAtomic, pc, site);
+        simt::order_meet(address, true, simt::is_shared(address));
+    }
     // A thread that spins on a lock lets the others run now and then.
     if (++simt::machine.current->atomics > 64) {
         simt::machine.current->atomics = 0;

@@ -122,6 +122,23 @@ void exit_thread(Thread* thread) {
     }
 }
 
+bool answer_active_mask(int warp) {
+    Thread* lane = &machine.thread[warp * kWarp];
+    int count = machine.threads - warp * kWarp < kWarp ? machine.threads - warp * kWarp : kWarp;
+    unsigned lanes = 0;
+    const Thread* first = nullptr;
+    for (int i = 0; i < count; i++) {
+        if (lane[i].state != State::kActiveMask) continue;
+        if (first == nullptr) first = &lane[i];
+        bool together = lane[i].site.line == first->site.line &&
+                        strcmp(lane[i].site.file, first->site.file) == 0;
+        if (together) lanes |= 1u << i;
+    }
+    for (int i = 0; i < count; i++)
+        if (lanes >> i & 1) lane[i].lanes = lanes, lane[i].state = State::kReady;
+    return lanes != 0;
+}
+
 void report_deadlock() {
     Text text;
     bool told[kMaxThreads] = {};
@@ -203,6 +220,13 @@ int simt_barrier(enum SimtBarrier kind, int predicate, const char* file, int lin
     // The last to come steps back: threads go on in their order, so faults name the first of them.
     simt::suspend(State::kReady);
     return result;
+}
+
+unsigned simt_active_lanes(const char* file, int line) {
+    machine.current->site = Site{file, line};
+    machine.current->operation = "__activemask";
+    simt::suspend(State::kActiveMask);
+    return machine.current->lanes;
 }
 
 const uint64_t* simt_meet(const char* name, unsigned mask, uint64_t value, unsigned* lanes,

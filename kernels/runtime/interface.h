@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIMT_INTERFACE_VERSION 3
+#define SIMT_INTERFACE_VERSION 4
 
 enum SimtRole { SIMT_ROLE_IN, SIMT_ROLE_OUT, SIMT_ROLE_INOUT };
 
@@ -28,13 +28,15 @@ struct SimtLaunch {
     int32_t buffers;
     const struct SimtBuffer* buffer_list;
     int32_t shared_variables;
-    const struct SimtSharedVariable* shared_list;
+    const struct SimtVariable* shared_list;  // __shared__; offsets in the thread-local segment
+    int32_t device_variables;
+    const struct SimtVariable* device_list;  // __device__; offsets from the start of the module
 };
 
-// A __shared__ variable, found by the launcher in the symbol table of the build.
-struct SimtSharedVariable {
+// A variable of the file's, found by the launcher in the symbol table of the build.
+struct SimtVariable {
     const char* name;
-    uint64_t offset;  // from the start of the thread-local segment
+    uint64_t offset;
     uint64_t nbytes;
 };
 

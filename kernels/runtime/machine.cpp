@@ -1,6 +1,6 @@
 // Launching: blocks one after the other, warp by warp, until all threads are done or none can go
 // on.
-#include "machine.h"
+#include "order.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -87,7 +87,6 @@ void run_block() {
     Machine& m = machine;
     m.alive = m.threads;
     m.at_barrier = 0;
-    m.block_atomic = false;
     m.block_start = m.last_barrier = ++m.now;
     m.last_barrier_site = Site{};
     int id = 0;
@@ -98,10 +97,13 @@ void run_block() {
                 thread.index = uint3{x, y, z};
                 thread.id = (uint16_t)id;
                 thread.state = State::kReady;
+                thread.fence = thread.block_fence = Fence{};
+                thread.fence_told = 0;
             }
     for (int warp = 0; m.checked && warp * kWarp < m.threads; warp++)
         memset(&m.warp[warp], 0, sizeof(WarpClock));
     memory_begin_block();
+    if (m.checked) order_begin_block();
     while (m.alive > 0) {
         bool progressed = false;
         int warps = (m.threads + kWarp - 1) / kWarp;
@@ -120,7 +122,7 @@ void run_block() {
                     if (m.failed) return;
                     ran = progressed = true;
                 }
-                if (!ran) break;
+                if (!ran && !answer_active_mask(first / kWarp)) break;
             }
         }
         if (m.alive > 0 && !progressed) {
@@ -279,7 +281,10 @@ uint3 simt_thread_index(void) { return machine.current->index; }
 uint3 simt_block_index(void) { return machine.block_index; }
 uint3 simt_block_dim(void) { return machine.block; }
 uint3 simt_grid_dim(void) { return machine.grid; }
-void simt_fence(void) { machine.fenced = true; }
+void simt_fence(int whole_grid) {
+    if (machine.checked) simt::order_fence(whole_grid != 0);
+}
+void simt_yield(void) { simt::suspend(simt::State::kReady); }
 
 long long simt_clock(void) {
     struct timespec time;
@@ -308,7 +313,7 @@ __attribute__((visibility("default"))) int simt_launch(const SimtLaunch* launch,
     m.values = launch->values;
     m.checked = simt_checked != 0;
     m.failed = false;
-    m.fenced = false;
+    m.atomics = false;
     m.current = nullptr;
     m.grid = uint3{launch->grid[0], launch->grid[1], launch->grid[2]};
     m.block = uint3{launch->block[0], launch->block[1], launch->block[2]};
@@ -324,6 +329,7 @@ __attribute__((visibility("default"))) int simt_launch(const SimtLaunch* launch,
     m.block_stride = simt::visiting_step(blocks, launch->order);
     m.block_number = 0;
     simt::memory_begin_launch();
+    if (m.checked) simt::order_begin_launch();
     simt::install_handlers();
     if (setjmp(simt::scheduler_jump) == 0) {
         for (uint64_t turn = 0; turn < blocks && !m.failed; turn++) {

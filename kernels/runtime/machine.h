@@ -18,11 +18,16 @@ constexpr int kMaxThreads = 1024;
 constexpr int kWarp = 32;
 constexpr size_t kStack = 256 << 10;
 
-enum class State : uint8_t { kReady, kBarrier, kWarpOperation, kDone };
+enum class State : uint8_t { kReady, kBarrier, kWarpOperation, kActiveMask, kDone };
 
 struct Site {
     const char* file;
     int line;
+};
+
+// When a thread made its accesses before it seen; the last barrier and __syncwarp before that.
+struct Fence {
+    uint32_t time, barrier, warp;
 };
 
 struct Thread {
@@ -32,6 +37,8 @@ struct Thread {
     uint16_t id;  // x + y * Dx + z * Dx * Dy
     State state;
     int atomics;  // since it was resumed; spinning threads let others run
+    Fence fence, block_fence;  // the last ones for the grid and for the block; time 0: none yet
+    uint32_t fence_story, fence_told;  // what the first of them was last passed on by, and when
     // Why it is suspended:
     Site site;
     const char* operation;
@@ -72,8 +79,7 @@ struct Machine {
     uint32_t now, block_start, last_barrier;
     Site last_barrier_site;  // line 0: none in this block
     WarpClock warp[kMaxThreads / kWarp];
-    bool fenced;          // some thread of the launch has executed a fence
-    bool block_atomic;    // this block has executed an atomic on global memory
+    bool atomics;  // of the launch, on global memory
 };
 
 extern Machine machine;
@@ -101,10 +107,12 @@ void memory_end_phase();          // at a barrier that completes and at the end 
 void memory_end_launch(bool ok);  // copies results back, reports what was never written
 void memory_note_fault();         // a fault: is an earlier uninitialised read its real cause?
 
-enum class Access { kRead, kWrite, kAtomic };
+enum class Access { kRead, kWrite, kAtomic, kVolatileRead, kVolatileWrite };
 void check_access(const void* address, size_t nbytes, Access access, uint64_t pc, Site site);
 // "logits[7]": the element of a tensor that lies there; nullptr when none does.
 const char* element_at(const void* address);
+
+bool is_shared(const void* address);
 
 // machine.cpp, for memory.cpp
 bool on_current_stack(const void* address);
@@ -112,6 +120,8 @@ bool on_any_stack(const void* address, int* thread);
 
 // barriers.cpp
 void exit_thread(Thread* thread);
+// No lane of the warp is ready: let those go on that ask who is here. Whether there were any.
+bool answer_active_mask(int warp);
 [[noreturn]] void report_deadlock();
 
 }  // namespace simt

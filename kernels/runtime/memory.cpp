@@ -32,6 +32,10 @@ size_t used_bytes;         // of those that the file declares with a size
 int shareds;
 char *shared_low, *shared_high;
 
+Region device[kMaxVariables];  // __device__ variables, and what is __constant__ but not const
+int devices;
+char* before_launch;  // what they held
+
 unsigned log2_of(unsigned n) { return n >= 8 ? 3 : n >= 4 ? 2 : n >= 2 ? 1 : 0; }
 
 void* reserve(size_t nbytes) {
@@ -88,10 +92,67 @@ void give_cells(Region& region) {
          verb(access), nbytes, (const void*)address);
 }
 
-// Module-wide constants and __device__ variables: everything that is mapped for this module.
+// The module: code and constants up to _DYNAMIC, variables from there on.
 extern "C" const char __ehdr_start __attribute__((visibility("hidden")));
+extern "C" const char _DYNAMIC[] __attribute__((visibility("hidden")));
 extern "C" const char _end __attribute__((visibility("hidden")));
 bool in_module(const char* address) { return address >= &__ehdr_start && address < &_end; }
+
+void lay_out_device() {
+    devices = 0;
+    size_t total = 0;
+    for (int i = 0; i < machine.launch->device_variables && devices < kMaxVariables; i++) {
+        const SimtVariable& variable = machine.launch->device_list[i];
+        Region& region = device[devices++];
+        region = {variable.name, (char*)&__ehdr_start + variable.offset, variable.nbytes, 0,
+                  SIMT_ROLE_INOUT, false, nullptr, 0, true};
+        give_cells(region);
+        total += region.nbytes;
+    }
+    before_launch = total == 0 ? nullptr : (char*)malloc(total);
+    size_t at = 0;
+    for (int i = 0; before_launch != nullptr && i < devices; at += device[i++].nbytes)
+        memcpy(before_launch + at, device[i].base, device[i].nbytes);
+}
+
+// They outlive a launch, but not what a launch that fails has left in them.
+void put_back_device(bool ok) {
+    size_t at = 0;
+    for (int i = 0; i < devices; at += device[i++].nbytes) {
+        if (!ok && before_launch != nullptr)
+            memcpy(device[i].base, before_launch + at, device[i].nbytes);
+        munmap(device[i].cells, device[i].cell_bytes);
+        device[i].cells = nullptr;
+    }
+    free(before_launch);
+    before_launch = nullptr;
+    devices = 0;
+}
+
+void touch_module(const char* address, size_t nbytes, Access access, uint64_t pc) {
+    const Region* nearest = nullptr;
+    for (int i = 0; i < devices; i++) {
+        const Region& region = device[i];
+        if (address < region.base) continue;
+        size_t offset = (size_t)(address - region.base);
+        if (offset < region.nbytes && nbytes <= region.nbytes - offset) {
+            shadow_touch(region, offset, nbytes, access, pc);
+            return;
+        }
+        if (nearest == nullptr || region.base > nearest->base) nearest = &region;
+    }
+    bool reads = access == Access::kRead || access == Access::kVolatileRead;
+    // What a warp's lanes have brought along is read where it lies.
+    bool brought = address >= (const char*)&machine && address < (const char*)(&machine + 1);
+    if (reads && (brought || address < _DYNAMIC)) return;
+    if (address < _DYNAMIC)
+        fail(SIMT_READ_ONLY, pc, Site{}, "%s %zu bytes of a constant at {0}", verb(access), nbytes);
+    if (nearest == nullptr)
+        fail(SIMT_OUT_OF_BOUNDS, pc, Site{},
+             "%s %zu bytes at {0}, in no tensor, shared or local memory", verb(access), nbytes);
+    fail(SIMT_OUT_OF_BOUNDS, pc, Site{}, "%s %zu bytes at byte %zu of %s at {0}, which has %zu bytes",
+         verb(access), nbytes, (size_t)(address - nearest->base), nearest->name, nearest->nbytes);
+}
 
 // What ptxas counts for a kernel is known here by what its launches touch.
 void note_use(int which, uint64_t pc) {
@@ -121,7 +182,7 @@ void lay_out_shared() {
     shareds = 0;
     shared_low = shared_high = nullptr;
     for (int i = 0; i < launch->shared_variables && shareds < kMaxVariables; i++) {
-        const SimtSharedVariable& variable = launch->shared_list[i];
+        const SimtVariable& variable = launch->shared_list[i];
         bool dynamic = strcmp(variable.name, "simt_dynamic_shared") == 0;
         if (strcmp(variable.name, "simt_shared_anchor") == 0) continue;
         // "Is already constructed": a flag of the compiler's, which the 0xff of a new block sets.
@@ -134,7 +195,7 @@ void lay_out_shared() {
         Cell* cells = same ? region.cells : nullptr;
         size_t cell_bytes = region.cell_bytes;
         region = {dynamic ? "dynamic shared memory" : variable.name, base, nbytes, 0,
-                  SIMT_ROLE_INOUT, true, cells, cell_bytes};
+                  SIMT_ROLE_INOUT, true, cells, cell_bytes, true};
         if (guard) region.name = nullptr;
         if (!same && machine.checked && nbytes > 0) give_cells(region);
         if (same && machine.checked) memset(region.cells, 0, region.cell_bytes);
@@ -151,6 +212,7 @@ void memory_begin_launch() {
     shadow_begin_launch();
     lay_out_shared();
     if (!machine.checked) return;
+    lay_out_device();
     buffers = launch->buffers < kMaxBuffers ? launch->buffers : kMaxBuffers;
     size_t total = kRedZone;
     for (int i = 0; i < buffers; i++)
@@ -164,7 +226,7 @@ void memory_begin_launch() {
         // As far from a 256-byte boundary as the caller's tensor is.
         char* base = at + ((uintptr_t)given.data & 255u);
         buffer[i] = {given.name, base, given.nbytes, log2_of(given.element), given.role, false,
-                     nullptr, 0};
+                     nullptr, 0, false};
         give_cells(buffer[i]);
         if (given.nbytes > 0) memcpy(base, given.data, given.nbytes);
         size_t span = (given.nbytes + 2 * kPage) / kPage * kPage;
@@ -194,6 +256,7 @@ void memory_begin_block() {
 void memory_end_launch(bool ok) {
     if (!machine.checked) return;
     const SimtLaunch* launch = machine.launch;
+    put_back_device(ok);
     for (int i = 0; i < buffers; i++) {
         Region& region = buffer[i];
         if (ok && region.role != SIMT_ROLE_IN && region.nbytes > 0)
@@ -274,8 +337,12 @@ void check_access(const void* pointer, size_t nbytes, Access access, uint64_t pc
         fail(SIMT_OUT_OF_BOUNDS, pc, Site{}, "%s %zu bytes at {0}, between two shared variables",
              verb(access), nbytes);
     }
-    if (in_module(address)) return;
-    report_wild(address, nbytes, access, pc);
+    if (in_module(address)) touch_module(address, nbytes, access, pc);
+    else report_wild(address, nbytes, access, pc);
+}
+
+bool is_shared(const void* address) {
+    return (const char*)address >= shared_low && (const char*)address < shared_high;
 }
 
 }  // namespace simt

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "order.h"
+
 namespace simt {
 namespace {
 
@@ -36,14 +38,23 @@ struct PendingWrite {
     uint16_t thread;
 } pending_write;  // two threads write one place: a race only if they write different values
 
-uint64_t block_of(uint32_t time) {
+const BlockStart& block_at(uint32_t time) {
     size_t low = 0, high = blocks_started;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
         if (block_starts[middle].time <= time) low = middle;
         else high = middle;
     }
-    return block_starts[low].number;
+    return block_starts[low];
+}
+uint64_t block_of(uint32_t time) { return block_at(time).number; }
+uint32_t block_start_of(uint32_t time) { return block_at(time).time; }
+
+// What is said of two blocks.
+const char* any_order() {
+    return machine.atomics ? ": blocks run in any order, and no __threadfence() with an atomic "
+                             "after it puts these two in order"
+                           : ": blocks run in any order";
 }
 
 // Whether an earlier access may have happened at the same time as one of the running thread.
@@ -52,7 +63,7 @@ bool concurrent(const Region& region, uint16_t other, uint32_t time) {
     if (time == 0) return false;
     if (time < m.block_start) {
         // Another block. Shared memory is fresh; global memory is ordered by fences and atomics.
-        return !region.shared && !(m.fenced && m.block_atomic);
+        return !region.shared && !order_covers(other, time, block_start_of(time));
     }
     int me = m.current->id;
     if (other == me || time < m.last_barrier) return false;
@@ -60,7 +71,7 @@ bool concurrent(const Region& region, uint16_t other, uint32_t time) {
         const WarpClock& clock = m.warp[me / kWarp];
         if (time < clock.all || time < clock.pair[me % kWarp][other % kWarp]) return false;
     }
-    return true;
+    return !order_covers(other, time, m.block_start);
 }
 
 // What is said of two threads of a block that share no later barrier than the last one.
@@ -76,9 +87,9 @@ const char* after_barrier() {
     second_place(other_pc == 0 ? 0 : other_pc + 1 + module_base(), Site{});
     if (time < machine.block_start) {
         fail(SIMT_RACE, pc, Site{},
-             "race on %s, which this thread %s at {0} and block %s %s at {1}: blocks run in any "
-             "order",
-             element_name(region, offset), verb(now), block_name(block_of(time)), before);
+             "race on %s, which this thread %s at {0} and block %s %s at {1}%s",
+             element_name(region, offset), verb(now), block_name(block_of(time)), before,
+             any_order());
     }
     bool warp = other / kWarp == machine.current->id / kWarp;
     fail(SIMT_RACE, pc, Site{},
@@ -106,7 +117,7 @@ void settle_pending_write() {
              "race on %s, to which this thread writes one value at {0} and %s %s another at "
              "{1}%s%s",
              what, other_block ? "block" : "thread", text,
-             other_block ? ": blocks run in any order" : ", with no __syncthreads in between",
+             other_block ? any_order() : ", with no __syncthreads in between",
              other_block ? "" : after_barrier());
 }
 
@@ -114,7 +125,7 @@ void note_write(const Region& region, Cell& cell, uint16_t me, uint64_t pc, bool
     cell.write_time = machine.now;
     cell.write_pc = (uint32_t)(pc - 1 - module_base());
     cell.writer = me;
-    cell.flags = (uint16_t)(kWritten | (atomic ? kAtomicWrite : 0));
+    cell.flags = (uint16_t)(kWritten | (atomic ? kAtomicWrite | (cell.flags & kWatched) : 0));
     (void)region;
 }
 
@@ -130,9 +141,11 @@ void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
     uint32_t short_pc = (uint32_t)(pc - 1 - module_base());
     bool stale = region.shared && cell.write_time < machine.block_start;
     bool written_alone = !stale && concurrent(region, cell.writer, cell.write_time);
-    if (access == Access::kRead) {
+    bool is_volatile = access == Access::kVolatileRead || access == Access::kVolatileWrite;
+    if (access == Access::kRead || access == Access::kVolatileRead) {
         // A plain read beside another block's atomics is how flags are watched.
-        bool watched = (cell.flags & kAtomicWrite) && cell.write_time < machine.block_start;
+        bool watched = (cell.flags & kAtomicWrite) &&
+                       (cell.write_time < machine.block_start || (is_volatile && !region.shared));
         if (written_alone && !watched)
             report_race(region, offset, access, pc,
                         cell.flags & kAtomicWrite ? "atomically changed" : "wrote", cell.writer,
@@ -147,9 +160,15 @@ void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
         cell.reader = me;
         cell.read_time = machine.now;
         cell.read_pc = short_pc;
+        cell.flags = (uint16_t)(is_volatile ? cell.flags | kWatched : cell.flags & ~kWatched);
+        if ((cell.flags & kAtomicWrite) && !region.shared)
+            order_meet(region.base + (index << region.shift), false, false);
         return;
     }
-    bool atomic = access == Access::kAtomic;
+    // After a fence, a volatile write of global memory is how a flag is set.
+    bool flag = access == Access::kVolatileWrite && !region.shared &&
+                machine.current->block_fence.time != 0;
+    bool atomic = access == Access::kAtomic || flag;
     if (region.role == SIMT_ROLE_IN && !region.shared)
         fail(SIMT_READ_ONLY, pc, Site{}, "%s %s at {0}, an input that must stay as it is",
              verb(access), element_name(region, offset));
@@ -157,8 +176,9 @@ void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
         {cell.read_time, cell.reader, cell.read_pc},
         {cell.read2_time, cell.reader2, cell.read2_pc},
     };
+    // Who looks at a flag reads it while it is set.
     for (auto& reader : readers)
-        if (concurrent(region, reader.id, reader.time))
+        if (!(atomic && (cell.flags & kWatched)) && concurrent(region, reader.id, reader.time))
             report_race(region, offset, access, pc, "read", reader.id, reader.time, reader.pc);
     if (written_alone && !(atomic && (cell.flags & kAtomicWrite))) {
         if (atomic || (cell.flags & kAtomicWrite))
@@ -179,10 +199,11 @@ void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
             memcpy(p.before, address, width);
         }
     }
-    if (atomic && !holds_value(region, cell) && pending_read.region == nullptr)
+    if (access == Access::kAtomic && !holds_value(region, cell) && pending_read.region == nullptr)
         pending_read = {&region, index, machine.current, pc};
-    if (atomic && !region.shared) machine.block_atomic = true;
+    if (atomic && !region.shared) machine.atomics = true;
     note_write(region, cell, me, pc, atomic);
+    if (flag) order_meet(region.base + (index << region.shift), true, false);
 }
 
 }  // namespace
@@ -192,8 +213,9 @@ const char* element_name(const Region& region, size_t offset) {
     static int turn;
     char* name = text[turn++ & 3];
     unsigned width = 1u << region.shift;
-    if (region.shared && region.shift == 0)
-        snprintf(name, 160, "%s (shared, byte %zu)", region.name, offset);
+    if (region.untyped)
+        snprintf(name, 160, "%s (%sbyte %zu)", region.name, region.shared ? "shared, " : "",
+                 offset);
     else
         snprintf(name, 160, "%s[%zu]%s", region.name, offset / width,
                  region.shared ? " (shared)" : "");
@@ -201,8 +223,12 @@ const char* element_name(const Region& region, size_t offset) {
 }
 
 const char* verb(Access access) {
-    if (access == Access::kRead) return "reads";
-    return access == Access::kWrite ? "writes" : "atomically changes";
+    switch (access) {
+        case Access::kRead:
+        case Access::kVolatileRead: return "reads";
+        case Access::kAtomic: return "atomically changes";
+        default: return "writes";
+    }
 }
 
 void shadow_begin_launch() {

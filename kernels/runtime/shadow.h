@@ -5,7 +5,8 @@
 
 namespace simt {
 
-constexpr uint8_t kWritten = 1, kAtomicWrite = 2;  // flags of a cell
+// Flags of a cell. kWatched: its last readers were volatile, as those of a flag are.
+constexpr uint8_t kWritten = 1, kAtomicWrite = 2, kWatched = 4;
 
 struct Cell {
     uint32_t write_time, read_time, read2_time;
@@ -23,6 +24,7 @@ struct Region {
     bool shared;
     Cell* cells;
     size_t cell_bytes;
+    bool untyped;  // a variable, of which only the bytes are known
 };
 
 // "reads", "writes", "atomically changes".

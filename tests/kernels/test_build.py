@@ -245,7 +245,8 @@ def test_kernels_build_for_gpus_without_warnings_or_spills(
 @pytest.mark.parametrize("assignment", FILES)
 def test_kernels_of_every_file_keep_their_prototypes(assignment: str) -> None:
     file = KernelFile(ROOT / "reference" / assignment / "kernels.cu")
-    module = native.launcher().CpuModule(str(build.build_cpu(file.source, checked=False).path), [])
+    made = build.build_cpu(file.source, checked=False)
+    module = native.launcher().CpuModule(str(made.path), made.shared, made.device)
     kinds = {
         contract.name: "".join(parameter.kind for parameter in contract.parameters)
         for contract in FILES[assignment]

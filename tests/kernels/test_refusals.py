@@ -43,6 +43,8 @@ def _refused(folder: Path, text: str, **headers: str) -> str:
         ("#ifdef __SANITIZE_THREAD__\n#endif", "__SANITIZE_THREAD__"),
         ("#if defined(__SANITIZE_\\\nTHREAD__)\n#endif", "__SANITIZE_THREAD__"),
         ("#ifdef __has_feature\n#endif", "__has_feature"),
+        ("float* own = (float*)malloc(4);", "malloc"),
+        ("float* own = new float[4];", "new"),
     ],
 )
 def test_words_that_switch_checks_off(tmp_path: Path, line: str, word: str) -> None:
