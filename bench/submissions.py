@@ -7,7 +7,6 @@ fewer, times them too, or grades other tasks.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from grader import tasks
 from grader.submission import confinement
+from grader.submission.spreadsheets import read_csv
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNT = 100
@@ -97,8 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
         begin = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
         seconds = time.perf_counter() - begin
-        with (folder / "out/gradebook.csv").open(encoding="utf-8-sig", newline="") as file:
-            books = list(csv.DictReader(file))
+        books = read_csv(folder / "out/gradebook.csv")
     cores = min(chosen.jobs, len(os.sched_getaffinity(0)))
     graded = sum(book["status"] == "graded" for book in books)
     confined = "in the sandbox" if reason is None else f"without a sandbox ({reason})"

@@ -54,7 +54,7 @@ class Books:
         if begin < self._next:
             return
         grades = self.grades()
-        write_gradebook(self._out / "gradebook.csv", grades, self._selected)
+        write_gradebook(self._out / "gradebook.csv", grades, self._selected, self._language)
         for grade in grades:
             if grade.student == student:
                 write_student(self._out, grade, self._language)
@@ -65,8 +65,8 @@ class Books:
         """Everything."""
         language, grades = self._language, self.grades()
         unread = self.choice.unread
-        write_gradebook(self._out / "gradebook.csv", grades, self._selected)
-        write_unread(self._out / "unread.csv", unread)
+        write_gradebook(self._out / "gradebook.csv", grades, self._selected, language)
+        write_unread(self._out / "unread.csv", unread, language)
         for grade in grades:
             write_student(self._out, grade, language)
         remove_others(self._out, grades)

@@ -14,8 +14,8 @@ from grader.report.files import write_atomically
 from grader.report.language import text, translated
 from grader.report.page import render
 from grader.submission.choose import Unread
-from grader.submission.gradebook import write_csv
 from grader.submission.grades import StudentGrade, tasks_of, words
+from grader.submission.spreadsheets import fixed, write_csv
 from grader.submission.suspicions import REFERENCE, Suspicion
 
 _PAGE = re.compile(r"[\w-]*-[0-9a-f]{8}\.html")
@@ -112,16 +112,32 @@ def write_leaderboard(folder: Path, grades: Sequence[StudentGrade], lang: str = 
     write_atomically(folder / "leaderboard.html", page)
     head = ["check", "baseline", "place", "student", "ratio", "low", "high"]
     lines = [
-        [title, baseline, str(number), p.student, f"{p.ratio:g}", f"{p.low:g}", f"{p.high:g}"]
+        [
+            translated(lang, title),
+            translated(lang, baseline),
+            str(number),
+            p.student,
+            f"{p.ratio:g}",
+            f"{p.low:g}",
+            f"{p.high:g}",
+        ]
         for title, baseline, places in boards
         for number, p in enumerate(places, start=1)
     ]
-    write_csv(folder / "leaderboard.csv", [head, *lines])
+    write_csv(folder / "leaderboard.csv", head, lines, lang)
 
 
 def write_suspicions(folder: Path, found: Sequence[Suspicion], lang: str = "en") -> None:
     """`suspicions.html` and `suspicions.csv`."""
     page = render("suspicions.html", found=found, lang=lang, reference=REFERENCE)
     write_atomically(folder / "suspicions.html", page)
-    lines = [[each.kind, ", ".join(each.students), each.where, each.what] for each in found]
-    write_csv(folder / "suspicions.csv", [["kind", "students", "where", "what"], *lines])
+    lines = [
+        [
+            fixed(lang, each.kind),
+            ", ".join(translated(lang, s) if s == REFERENCE else s for s in each.students),
+            translated(lang, each.where),
+            text(lang, "semicolon").join(translated(lang, w) for w in each.what.split("; ")),
+        ]
+        for each in found
+    ]
+    write_csv(folder / "suspicions.csv", ["kind", "students", "where", "what"], lines, lang)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from grader.harness.sandbox import bounds_numbers
 from grader.harness.sandbox_cgroup import Cgroup
+from grader.submission.spreadsheets import read_csv
 from grader.submission.store import Store
 from tests.cheats.catalogue import Cheat
 
@@ -43,9 +43,9 @@ class Verdict:
 
 def verdicts(out: Path, chosen: list[Cheat]) -> dict[str, Verdict]:
     """Of each, by name."""
-    books = {row["student"]: row for row in _rows(out / "gradebook.csv")}
+    books = {row["student"]: row for row in read_csv(out / "gradebook.csv")}
     noted: dict[str, str] = {}
-    for row in _rows(out / "suspicions.csv"):
+    for row in read_csv(out / "suspicions.csv"):
         for student in row["students"].split(", "):
             if row["kind"] != "alike":
                 noted[student] = f"{noted.get(student, '')}\n{row['where']}: {row['what']}"
@@ -71,11 +71,6 @@ def verdicts(out: Path, chosen: list[Cheat]) -> dict[str, Verdict]:
 def _task(document: dict[str, Any] | None, task: str) -> dict[str, Any]:
     listed = [] if document is None else document["tasks"]
     return next((each for each in listed if each["task"] == task), {})
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def traces() -> set[str]:

@@ -225,7 +225,7 @@ def test_batch_is_chinese(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     assert english(out.replace("it is a error", "")) == []
     assert "第 5 行（dan）不计入：'example.org' 不是本课程接受的网站" in out
-    assert "已获取，还需" in out and "：eve：没有取到：仓库里没有 commit 000" in out
+    assert "已获取，还需" in out and "：eve：链接失效：仓库里没有 commit 000" in out
     assert "ann：7 分（满分 10）" in out and "bob：出错：it is a error" in out
     assert "5 名学生：1 名链接无法识别，1 名链接失效，2 名已评测，1 名未能评测" in out
     for path in (tmp_path / "out").rglob("*.html"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import os
 import random
@@ -20,6 +19,7 @@ from grader.cli import main
 from grader.submission import batch, confinement
 from grader.submission.batch import BatchOptions, run_batch
 from grader.submission.course import Course
+from grader.submission.spreadsheets import read_csv
 from grader.submission.store import Store
 from grader.submission.work import add_throughput
 from tests.submission.quick import TOLD, quick, sheet_of
@@ -31,8 +31,7 @@ WHAT = ["a1.broadcast"]
 
 
 def gradebook(out: Path) -> dict[str, dict[str, str]]:
-    with (out / "gradebook.csv").open(encoding="utf-8-sig", newline="") as file:
-        return {row["student"]: row for row in csv.DictReader(file)}
+    return {row["student"]: row for row in read_csv(out / "gradebook.csv")}
 
 
 def events(out: Path) -> Counter[tuple[str, str]]:

@@ -6,15 +6,15 @@ import csv
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from grader import tasks
 from grader.submission.choose import Choice, Unread
 from grader.submission.course import Course, Late
-from grader.submission.gradebook import harmless, write_gradebook
-from grader.submission.grades import StudentGrade, grade_all, words
+from grader.submission.gradebook import write_gradebook, write_unread
+from grader.submission.grades import Status, StudentGrade, grade_all, words
 from grader.submission.pages import (
     leaderboard,
     page_name,
@@ -24,9 +24,11 @@ from grader.submission.pages import (
     write_suspicions,
 )
 from grader.submission.sheet import Entry
+from grader.submission.spreadsheets import harmless, read_csv
 from grader.submission.store import Row
 from grader.submission.suspicions import Suspicion
 
+KINDS = ("same commit", "alike", "unusual", "worlds", "history")
 EVIL = '"><script src="https://evil.org/x.js"></script>'
 
 
@@ -89,6 +91,42 @@ def test_chinese_names_survive_a_spreadsheet(tmp_path: Path) -> None:
     write_gradebook(tmp_path / "g.csv", [StudentGrade("007", "张三，李四", "graded")], [])
     text = (tmp_path / "g.csv").read_bytes().decode("utf-8-sig")
     assert text.splitlines()[1].startswith('007,"张三，李四"') or ",张三，李四," in text
+
+
+def test_chinese_files_read_back_as_the_english_ones(tmp_path: Path) -> None:
+    late = {"a1": timedelta(hours=25)}
+    course = Course(late=Late(0.5, 2))
+    (ann,) = grades([row("ann", late, {"a1.broadcast": 10})], course)
+    ann.notes = ["it names a branch or tag, not a commit: what it leads to can change", "x"]
+    others = [StudentGrade(each, "", each) for each in get_args(Status)]
+    selected = [tasks.find("a1.broadcast"), tasks.find("a2.ring_all_reduce")]
+    unread = [Unread(Entry("张三", "oops", 3), "nobody is named")]
+    found = [Suspicion(kind, ("ann", "bob"), "x.py", "y") for kind in KINDS]
+    read = {}
+    for language in ("en", "zh"):
+        folder = tmp_path / language
+        write_gradebook(folder / "gradebook.csv", [ann, *others], selected, language)
+        write_unread(folder / "unread.csv", unread, language)
+        write_suspicions(folder, found, language)
+        board = grades([row("ann", {}, {"a1.broadcast": 5}, ratio=0.9, baseline="it")])
+        write_leaderboard(folder, board, language)
+        read[language] = {path.name: read_csv(path) for path in sorted(folder.glob("*.csv"))}
+        for path in folder.glob("*.csv"):
+            assert path.read_bytes().startswith(b"\xef\xbb\xbf")
+    assert len(read["en"]) == 4
+    for name, lines in read["en"].items():
+        chinese = read["zh"][name]
+        assert [list(line) for line in chinese] == [list(line) for line in lines], name
+        for key in lines[0].keys() - {"note", "reason", "what", "where", "check", "a1 late"}:
+            assert [line[key] for line in chinese] == [line[key] for line in lines], (name, key)
+    with (tmp_path / "en/gradebook.csv").open(encoding="utf-8-sig", newline="") as file:
+        assert list(csv.DictReader(file)) == read["en"]["gradebook.csv"]
+    head, first, *_ = (tmp_path / "zh/gradebook.csv").read_text("utf-8-sig").splitlines()
+    assert head == (
+        "学生,姓名,状态,成绩,得分,满分,a1,a2,a1 迟交,a2 迟交,commit,链接,提交时间,"
+        "a1.broadcast,a2.ring_all_reduce,a1.broadcast 状态,a2.ring_all_reduce 状态,备注"
+    )
+    assert ",1 天 1 小时," in first and ",部分通过," in first and "指向的内容可能会变；x" in first
 
 
 def test_pages_need_no_network_and_run_nothing(tmp_path: Path) -> None:
