@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import io
 import os
@@ -50,7 +51,10 @@ def run_checks(
     # pytest prints what it refuses on stderr, in several lines: keep it to say it in one.
     stderr = io.StringIO()
     with contextlib.redirect_stderr(stderr if silent else sys.stderr):
-        code = pytest.main(arguments, plugins=[attachment])
+        try:
+            code = pytest.main(arguments, plugins=[attachment, _Settled()])
+        finally:
+            gc.unfreeze()
     recorder = attachment.recorder
     refused = code == pytest.ExitCode.USAGE_ERROR
     if refused or recorder is None or code == pytest.ExitCode.INTERNAL_ERROR:
@@ -60,6 +64,16 @@ def run_checks(
         raise CannotRun("no check was selected: nothing was graded")
     recorder.results.interrupted = code == pytest.ExitCode.INTERRUPTED
     return recorder.results
+
+
+class _Settled:
+    """What is there before the first check (torch, the checks) will be no garbage.
+
+    Looking through it takes a tenth of a second, and pytest does so ten times as it ends.
+    """
+
+    def pytest_collection_finish(self) -> None:
+        gc.freeze()
 
 
 def _check_files(selected: Sequence[tasks.Task]) -> list[str]:
