@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> None:
     for name in chosen.names or names():
         file = _file(name)
         if chosen.values:
-            agrees = make(Kernels(Path(chosen.solution) / file), name, chosen.nbytes).agree()
+            work = make(Kernels(Path(chosen.solution) / file), name, chosen.nbytes)
+            agrees = work.agree(lambda ours: ours())
             print(f"{name:36} {'agrees with torch' if agrees else 'DIFFERS from torch'}")
             continue
         found = measure(

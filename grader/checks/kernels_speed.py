@@ -10,6 +10,7 @@ from grader.checks.framework import Award, CheckFailed
 from grader.checks.kernels_run import KernelRunner, speed_problem
 
 FLOOR = 0.4  # of the copy bandwidth: nothing is earned up to here
+MOST = 1.5  # what reads more than it writes may be somewhat faster than a copy
 NBYTES = 512 << 20
 
 
@@ -36,4 +37,10 @@ def _measure(kernels: KernelRunner, task: str, name: str) -> float:
     if not found["agrees"]:
         raise CheckFailed(f"{name}: its result on the timed operands is wrong")
     pairs = zip(found["copy_seconds"], found["seconds"], strict=True)
-    return float(statistics.median(copy / own for copy, own in pairs))
+    ratio = float(statistics.median(copy / own for copy, own in pairs))
+    if ratio > MOST:
+        raise CheckFailed(
+            f"{name} takes less time than its bytes need: {ratio:.0%} of a copy's bandwidth",
+            cause="not all of the work is done in each launch",
+        )
+    return ratio

@@ -105,3 +105,26 @@ def test_read_only_checkout(path: Path, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     results = json.loads(out.read_text(encoding="utf-8"))
     assert results["points"] == results["max_points"] > 0
+
+
+def test_endless_kernel_earns_nothing_and_ends_with_its_limit(path: Path, tmp_path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    body = "    // BEGIN SOLUTION\n"
+    assert body in text
+    head, _, rest = text.rpartition(body)
+    path.write_text(
+        f"{head}{body}    while (*(volatile int64_t*)&n > 0) {{}}\n{rest}", encoding="utf-8"
+    )
+    (tmp_path / "a1_collectives").mkdir()
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "grader", "check", "a2.reduce_add", "--no-throughput"]
+    options = ["--solution", str(tmp_path), "--json", str(out)]
+    run = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 1, run.stdout + run.stderr
+    results = json.loads(out.read_text(encoding="utf-8"))
+    (task,) = results["tasks"]
+    assert task["points"] == 0
+    told = [check for check in task["checks"] if check["status"] == "timeout"]
+    assert told, task["checks"]
+    assert all("did not end" in check["message"] for check in told)
+    assert "a loop that never ends" in json.dumps(told[0])

@@ -21,14 +21,14 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 class Work:
     """One set of operands. ours, theirs: the kernel and torch's operation; both may be repeated.
 
-    nbytes: what must be read and written. agree: whether ours, run once on fresh operands, gives
-    what torch gives.
+    nbytes: what must be read and written. agree: whether one call of ours, made by the function
+    given to it, gives in all its results what torch gives.
     """
 
     nbytes: int
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
-    agree: Callable[[], bool]
+    agree: Callable[[Callable[[Callable[[], Any]], Any]], bool]
 
 
 def make(kernels: Kernels, name: str, nbytes: int, device: str = "cuda") -> Work:
@@ -46,9 +46,31 @@ def _size(tensors: list[torch.Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
+def _close(a: torch.Tensor, b: torch.Tensor, of: float = 1.0) -> bool:
+    """Whether all elements are equal but for rounding. of: the size of what they are sums of."""
     relative = 2e-2 if a.dtype == torch.bfloat16 else 1e-4
-    return torch.allclose(a.float(), b.float(), rtol=relative, atol=relative)
+    return torch.allclose(a.float(), b.float(), rtol=relative, atol=relative * of)
+
+
+def _all_close(
+    run: Callable[..., Any],
+    ours: Callable[[], Any],
+    *expected: torch.Tensor,
+    of: tuple[float, ...] = (1.0,) * 3,
+) -> bool:
+    """Whether `ours` returns the tensors `expected`, which are sums of numbers of these sizes."""
+    got: list[Any] = []
+
+    def kept() -> None:
+        got[:] = [ours()]
+
+    # Memory that earlier calls have left may hold their results: new tensors shall not find them.
+    blank = [torch.full_like(each, -77) for each in expected]
+    del blank
+    run(kept)
+    results = got[0] if isinstance(got[0], tuple) else (got[0],)
+    pairs = zip(results, expected, strict=True)
+    return all(_close(a, b, size) for (a, b), size in zip(pairs, of, strict=False))
 
 
 def _reduce_add(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
@@ -56,17 +78,15 @@ def _reduce_add(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) 
     dst = torch.randn(n, device=device).to(dtype)
     src = 1e-3 * torch.randn(n, device=device).to(dtype)  # so that many additions stay finite
 
-    def agree() -> bool:
-        expected = dst + src
+    def ours() -> None:
         kernels.reduce_add(dst, src)
-        return _close(dst, expected)
 
-    return Work(
-        3 * n * dtype.itemsize,
-        lambda: kernels.reduce_add(dst, src),
-        lambda: dst.add_(src),
-        agree,
-    )
+    def agree(run: Callable[..., Any]) -> bool:
+        expected = dst + src
+        run(ours)
+        return torch.equal(dst, expected)
+
+    return Work(3 * n * dtype.itemsize, ours, lambda: dst.add_(src), agree)
 
 
 def _adamw(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
@@ -85,12 +105,20 @@ def _adamw(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Wo
 
     moments = [exp_avg.to(dtype), exp_avg_sq.to(dtype)]
 
-    def agree() -> bool:
-        before, old_m, old_v = param.float(), exp_avg.clone(), exp_avg_sq.clone()
-        kernels.adamw(param, grad, exp_avg, exp_avg_sq, step=2)
-        m, v = 0.9 * old_m + 0.1 * grad.float(), 0.999 * old_v + 0.001 * grad.float() ** 2
+    def agree(run: Callable[..., Any]) -> bool:
+        before = param.float().clone()
+        m = 0.9 * exp_avg + 0.1 * grad.float()
+        v = 0.999 * exp_avg_sq + 0.001 * grad.float() ** 2
+        run(ours)
         update = (m / 0.19) / ((v / (1 - 0.999**2)).sqrt() + 1e-8)
-        return _close(param, (before - 1e-3 * (1e-2 * before + update)).to(dtype))
+        expected = (before - 1e-3 * (1e-2 * before + update)).to(dtype)
+        moved = (param.float() - before).abs().mean()
+        return (
+            _close(param, expected)
+            and _close(exp_avg, m)
+            and _close(exp_avg_sq, v, 1e-3)
+            and bool(moved > 1e-5)
+        )
 
     def ours() -> None:
         kernels.adamw(param, grad, exp_avg, exp_avg_sq, step=2)
@@ -110,13 +138,18 @@ def _cross_entropy(
 def _cross_entropy_forward(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
     logits, target = _cross_entropy(kernels, dtype, nbytes, device)
 
-    def agree() -> bool:
-        most, total, _ = kernels.vocab_cross_entropy_forward(logits, target, 0)
-        return _close(most + total.log(), logits.float().logsumexp(-1))
+    def ours() -> tuple[torch.Tensor, ...]:
+        return kernels.vocab_cross_entropy_forward(logits, target, 0)
+
+    def agree(run: Callable[..., Any]) -> bool:
+        most = logits.amax(-1).float()
+        total = (logits.float() - most[:, None]).exp().sum(-1)
+        chosen = logits.gather(1, target.long()[:, None])[:, 0].float()
+        return _all_close(run, ours, most, total, chosen)
 
     return Work(
         _size([logits, target]) + 12 * len(target),
-        lambda: kernels.vocab_cross_entropy_forward(logits, target, 0),
+        ours,
         lambda: F.cross_entropy(logits, target, reduction="none"),
         agree,
     )
@@ -128,15 +161,20 @@ def _cross_entropy_backward(kernels: Kernels, dtype: torch.dtype, nbytes: int, d
     log_softmax = F.log_softmax(logits, -1)
     upstream = torch.randn(len(target), 1, device=device).to(dtype).expand_as(logits).contiguous()
 
-    def agree() -> bool:
-        got = kernels.vocab_cross_entropy_backward(logits, target, lse, grad, 0)[:64]
-        expected = logits[:64].float().softmax(-1)
-        expected[torch.arange(len(got), device=device), target[:64]] -= 1
-        return _close(got, (grad[:64, None] * expected).to(dtype))
+    def ours() -> torch.Tensor:
+        return kernels.vocab_cross_entropy_backward(logits, target, lse, grad, 0)
+
+    def agree(run: Callable[..., Any]) -> bool:
+        # Another part of the rows each time: all of them in float would not fit small GPUs.
+        rows = torch.randperm(len(target), device=device)[: len(target) // 4 + 1]
+        expected = logits[rows].float().softmax(-1)
+        expected[torch.arange(len(rows), device=device), target[rows].long()] -= 1
+        expected *= grad[rows, None]
+        return _all_close(run, lambda: ours()[rows], expected.to(dtype))
 
     return Work(
         2 * _size([logits]) + 16 * len(target),
-        lambda: kernels.vocab_cross_entropy_backward(logits, target, lse, grad, 0),
+        ours,
         lambda: torch.ops.aten._log_softmax_backward_data(upstream, log_softmax, -1, dtype),
         agree,
     )
@@ -153,12 +191,11 @@ def _attention_merge(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: 
         a, b = (lse_a - lse).exp()[:, None], (lse_b - lse).exp()[:, None]
         return (a * out_a + b * out_b).to(dtype), lse
 
-    def agree() -> bool:
-        out, lse = kernels.attention_merge(out_a, lse_a, out_b, lse_b)
-        return all(_close(a, b) for a, b in zip((out, lse), theirs(), strict=True))
-
     def ours() -> tuple[torch.Tensor, torch.Tensor]:
         return kernels.attention_merge(out_a, lse_a, out_b, lse_b)
+
+    def agree(run: Callable[..., Any]) -> bool:
+        return _all_close(run, ours, *theirs())
 
     return Work(3 * rows * (dim * dtype.itemsize + 4), ours, theirs, agree)
 
@@ -179,17 +216,23 @@ def _layer_norm_forward(kernels: Kernels, dtype: torch.dtype, nbytes: int, devic
     def theirs() -> torch.Tensor:
         return F.layer_norm(input, weight.shape, weight, bias)
 
-    def ours() -> torch.Tensor:
-        return kernels.layer_norm_forward(input, weight, bias)[0]
+    def ours() -> tuple[torch.Tensor, ...]:
+        return kernels.layer_norm_forward(input, weight, bias)
 
-    return Work(2 * _size([input]) + 8 * len(input), ours, theirs, lambda: _close(ours(), theirs()))
+    def agree(run: Callable[..., Any]) -> bool:
+        mean = input.float().mean(-1)
+        rstd = (input.float().var(-1, unbiased=False) + 1e-5).rsqrt()
+        return _all_close(run, ours, theirs(), mean, rstd)
+
+    return Work(2 * _size([input]) + 8 * len(input), ours, theirs, agree)
 
 
 def _layer_norm_backward(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str) -> Work:
     input, weight, bias = _norm(dtype, nbytes, 3, device)
     grad = torch.randn_like(input)
     _, mean, rstd = torch.native_layer_norm(input, weight.shape, weight, bias, 1e-5)
-    flat_mean, flat_rstd = mean.flatten().float(), rstd.flatten().float()
+    flat_mean = input.float().mean(-1)
+    flat_rstd = (input.float().var(-1, unbiased=False) + 1e-5).rsqrt()
 
     def theirs() -> tuple[torch.Tensor, ...]:
         shape = list(weight.shape)
@@ -197,10 +240,19 @@ def _layer_norm_backward(kernels: Kernels, dtype: torch.dtype, nbytes: int, devi
         backward = torch.ops.aten.native_layer_norm_backward
         return tuple(backward(grad, input, shape, mean, rstd, weight, bias, wanted))
 
-    def ours() -> torch.Tensor:
-        return kernels.layer_norm_backward(grad, input, weight, flat_mean, flat_rstd)[0]
+    def ours() -> tuple[torch.Tensor, ...]:
+        return kernels.layer_norm_backward(grad, input, weight, flat_mean, flat_rstd)
 
-    return Work(3 * _size([input]), ours, theirs, lambda: _close(ours(), theirs()[0]))
+    def agree(run: Callable[..., Any]) -> bool:
+        size = 4.0 * len(input) ** 0.5  # of the sums over rows
+        normed = (input.float() - flat_mean[:, None]) * flat_rstd[:, None]
+        sums = ((grad.float() * normed).sum(0), grad.float().sum(0))
+        inner = grad.float() * weight.float()
+        inner -= inner.mean(-1, keepdim=True) + normed * (inner * normed).mean(-1, keepdim=True)
+        expected = (inner * flat_rstd[:, None]).to(dtype)
+        return _all_close(run, ours, expected, *sums, of=(1.0, size, size))
+
+    return Work(3 * _size([input]), ours, theirs, agree)
 
 
 def _moe(
@@ -224,9 +276,9 @@ def _moe_permute(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: str)
         grid = min(-(-len(tokens) // 8), 1024)
         kernels.file.launch(name, [rows, tokens, position, *sizes], grid=grid)
 
-    def agree() -> bool:
+    def agree(run: Callable[..., Any]) -> bool:
         rows.zero_()
-        ours()
+        run(ours)
         return torch.equal(rows, tokens[order])
 
     return Work(3 * _size([tokens]) + _size([position]), ours, lambda: tokens[order], agree)
@@ -242,8 +294,11 @@ def _moe_unpermute(kernels: Kernels, dtype: torch.dtype, nbytes: int, device: st
     def ours() -> torch.Tensor:
         return kernels.moe_unpermute(rows, weights, position)
 
+    def agree(run: Callable[..., Any]) -> bool:
+        return _all_close(run, ours, theirs())
+
     nbytes = 3 * _size([tokens]) + _size([position, weights])
-    return Work(nbytes, ours, theirs, lambda: _close(ours(), theirs()))
+    return Work(nbytes, ours, theirs, agree)
 
 
 _MAKERS: dict[str, Callable[[Kernels, torch.dtype, int, str], Work]] = {
