@@ -163,24 +163,26 @@ def _flags(compiler: Compiler, checked: bool) -> list[str]:
     else:
         flags += _CHECKED_CLANG if clang else _CHECKED
         flags += [f"-fsanitize=thread,{bounds},alignment"]
-        volatile = ["-mllvm", "-tsan-distinguish-volatile=1"]
-        if not clang:
-            volatile = ["--param=tsan-distinguish-volatile=1"]
-        if compiler.major >= (12 if clang else 11):
-            flags += volatile
+        if _knows_volatile(compiler):
+            told = ["-mllvm", "-tsan-distinguish-volatile=1"]
+            flags += told if clang else ["--param=tsan-distinguish-volatile=1"]
         # What a thread never sets holds huge numbers, and not the zeros of a fresh stack.
         if compiler.major >= 12:
             flags += ["-ftrivial-auto-var-init=pattern"]
     return flags
 
 
-def _unit(source: Source, checked: bool, structs: bool) -> str:
-    """The file that is compiled: the student's text, then what makes its kernels callable.
+def _knows_volatile(compiler: Compiler) -> bool:
+    """Whether checked builds are told which accesses are volatile."""
+    return compiler.major >= (12 if compiler.kind == "clang" else 11)
 
-    structs: whether the compiler copies structs, of promised alignments, by calls of memcpy.
-    """
+
+def _unit(source: Source, compiler: Compiler, checked: bool) -> str:
+    """The file that is compiled: the student's text, then what makes its kernels callable."""
+    # clang copies structs, of promised alignments, by calls of memcpy.
+    structs = compiler.kind == "clang"
     lines = ['#include "simt.h"', f'#line 1 "{source.shown}"', source.text]
-    lines += [f'#line 1 "how {source.shown} is launched"']
+    lines += [f'#line 1 "{refusals.LAUNCH}{source.shown} is launched"']
     for prototype, name in zip(source.prototypes, source.names, strict=True):
         parameters = prototype[prototype.index("(") :].strip().rstrip(";")
         lines.append(f"static void (*const must_be_{name}){parameters} = {name};")
@@ -191,6 +193,7 @@ def _unit(source: Source, checked: bool, structs: bool) -> str:
         f"{visible} int simt_entry_count = {len(source.names)};",
         f"{visible} int simt_checked = {int(checked)};",
         f"{visible} int simt_copies_structs = {int(structs)};",
+        f"{visible} int simt_knows_volatile = {int(_knows_volatile(compiler))};",
     ]
     return "\n".join(lines) + "\n"
 
@@ -198,7 +201,7 @@ def _unit(source: Source, checked: bool, structs: bool) -> str:
 def _build_cpu(source: Source, compiler: Compiler, flags: Sequence[str], scratch: Path) -> None:
     unit, made = scratch / "unit.cpp", scratch / "unit.o"
     checked = "-O2" not in flags
-    unit.write_text(_unit(source, checked, structs=compiler.kind == "clang"))
+    unit.write_text(_unit(source, compiler, checked))
     beside = (source.folder / source.shown).parent
     include = ["-I", str(native.INCLUDE), "-iquote", str(beside)]
     try:

@@ -15,20 +15,32 @@ from kernels.compilers import CompileError
 
 #: What `__global__` is when the file is preprocessed; compilers pass over it.
 MARK = "simt_global"
+#: How the name begins that the kit's own part of the file has.
+LAUNCH = "how "
 _ASSEMBLY = "inline assembly cannot run on the CPU: say it in C++, or by CUDA's functions"
 _HEAP = "threads get no memory of their own: use tensors, __shared__ memory and local variables"
+_MARKED = "only the preprocessor says which file a line is of"
+_OURS = "names that begin so are the kit's"
+_WHY = {"assembly": _ASSEMBLY, "heap": _HEAP, "marker": _MARKED, "ours": _OURS}
 _SANITIZER = "it would keep the checks from looking at the kernels' memory"
 _WORDS = re.compile(
-    r"(?P<assembly>\b(?:asm|__asm|__asm__)\b)|(?P<heap>\b(?:malloc|calloc|new)\b)"
+    r"(?P<assembly>\b(?:asm|__asm|__asm__)\b)|(?P<heap>\b(?:malloc|calloc)(?= *\()|\bnew\b)"
     r"|\b\w*(?:no_sanitize|disable_sanitizer)\w*"
-    r"|\b__SANITIZE_\w+|\b__has_feature\b"
+    r"|\b__SANITIZE_\w+|\b__has_(?:feature|extension)\b"
+    r"|\bsimt_(?:checked|entries|entry_count|launch|version|copies_structs|knows_volatile)\b"
+    r"|\bsimt_(?:shared_anchor|dynamic_shared)\b"
 )
-#: Of these nothing is left by the preprocessor, which has answered them.
-_QUESTIONS = re.compile(r"(?P<assembly>(?!))(?P<heap>(?!))|\b__SANITIZE_\w+|\b__has_feature\b")
+#: Of these nothing is left by the preprocessor, which has answered them, or the kit's own headers
+#: use them too.
+_QUESTIONS = re.compile(
+    r"\b__SANITIZE_\w+|\b__has_(?:feature|extension)\b|\bsystem_header\b"
+    r"|(?P<ours>\b(?:simt|SIMT|Simt)(?:_\w*|[A-Z]\w*)?\b)"
+    r"|(?P<marker>^\s*(?:#|%:)\s*(?:line\b|\d+))"
+)
 _MARKER = re.compile(r'#\s*(?:line\s+)?(\d+)\s+"((?:[^"\\]|\\.)*)"([ \d]*)')
 _NOT_CODE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\1"'
-    r"|\"(?:[^\"\\\n]|\\.)*\"|(?<!\w)'(?:[^'\\\n]|\\.)+'",
+    r"|\"(?:[^\"\\\n]|\\.)*\"|(?:\b(?:u8|u|U|L)|(?<!\w))'(?:[^'\\\n]|\\.)+'",
     re.DOTALL,
 )
 
@@ -72,8 +84,9 @@ def _refuse(lines: Iterable[tuple[str, int, str]], words: re.Pattern[str] = _WOR
     for shown, number, line in lines:
         found = words.search(line)
         if found is not None:
-            why = _ASSEMBLY if found["assembly"] else _HEAP if found["heap"] else _SANITIZER
-            raise CompileError(f"{shown}:{number}: error: `{found[0]}`: {why}")
+            groups = found.groupdict()
+            why = next((why for group, why in _WHY.items() if groups.get(group)), _SANITIZER)
+            raise CompileError(f"{shown}:{number}: error: `{found[0].strip()}`: {why}")
 
 
 def _plain(text: str) -> str:
@@ -95,20 +108,18 @@ def _plain(text: str) -> str:
 
 def _own_lines(text: str) -> Iterator[tuple[str, int, str]]:
     """(file, line, text) of what is neither the system's nor the kit's."""
-    kit = str(native.INCLUDE)
-    own, shown, number = [True], "", 0
+    kit = ("<", LAUNCH, str(native.INCLUDE))
+    own, shown, number = False, "", 0
     for line in text.split("\n"):
         marker = _MARKER.match(line)
         if marker is None:
-            if own[-1]:
+            if own:
                 yield shown, number, line
             number += 1
             continue
-        number, shown, flags = int(marker[1]), marker[2], marker[3].split()
-        if "1" in flags:
-            own.append(own[-1] and "3" not in flags and not shown.startswith(kit))
-        elif "2" in flags and len(own) > 1:
-            own.pop()
+        number, shown, system = int(marker[1]), marker[2], "3" in marker[3].split()
+        # The student's own folder has been taken from its names: they are relative.
+        own = not shown.startswith(kit) and not (system and shown.startswith("/"))
 
 
 def _is_global(code: str, kernel: str) -> bool:

@@ -20,13 +20,15 @@
 #endif
 #ifdef __clang__
 #undef __has_feature
+#undef __has_extension
 #define __has_feature(name) 0
+#define __has_extension(name) 0
 #endif
 // Says nothing to a compiler: what is launched is looked for behind it in the preprocessed text.
 #define __global__ __attribute__((simt_global))
 #define __device__
 #define __host__
-#define __constant__ static
+#define __constant__
 #define __managed__
 #define __grid_constant__
 // One copy per thread of the host, so `extern __shared__ float s[];` stays a legal declaration.

@@ -46,19 +46,18 @@ template <typename T> uint64_t real(SimtAtomic operation, void* address, uint64_
     return bits;
 }
 
-void touch(void* address, unsigned nbytes, uint64_t pc, simt::Site site) {
+void touch(void* address, unsigned nbytes, const void* expected, uint64_t pc, simt::Site site) {
+    simt::take_turns();
     if ((uintptr_t)address % nbytes != 0)
         simt::fail(SIMT_MISALIGNED, 0, site, "an atomic on %u bytes at {0} at address %p, which is "
                    "no multiple of %u", nbytes, address, nbytes);
-    if (simt::machine.checked) {
-        simt::check_access(address, nbytes, simt::Access::kAtomic, pc, site);
-        simt::order_meet(address, true, simt::is_shared(address));
+    if (!simt::machine.checked) return;
+    if (expected != nullptr) {
+        simt::check_access(address, nbytes, simt::Access::kCompare, pc, site);
+        if (memcmp(address, expected, nbytes) != 0) return;
     }
-    // A thread that spins on a lock lets the others run now and then.
-    if (++simt::machine.current->atomics > 64) {
-        simt::machine.current->atomics = 0;
-        simt::suspend(simt::State::kReady);
-    }
+    simt::check_access(address, nbytes, simt::Access::kAtomic, pc, site);
+    simt::order_meet(address, true, simt::is_shared(address));
 }
 
 }  // namespace
@@ -66,7 +65,8 @@ void touch(void* address, unsigned nbytes, uint64_t pc, simt::Site site) {
 extern "C" {
 
 void simt_atomic_touch(void* address, unsigned nbytes, const char* file, int line) {
-    touch(address, nbytes, (uint64_t)(uintptr_t)__builtin_return_address(0),
+    // Whether it is an addition or atomicCAS of two bytes is known to the caller alone.
+    touch(address, nbytes, address, (uint64_t)(uintptr_t)__builtin_return_address(0),
           simt::Site{file, line});
 }
 
@@ -76,7 +76,7 @@ void simt_atomic_copy(void* to, const void* from, unsigned nbytes) { memcpy(to, 
 uint64_t simt_atomic(enum SimtAtomic operation, enum SimtType type, void* address, uint64_t value,
                      uint64_t expected, const char* file, int line) {
     unsigned nbytes = type == SIMT_INT || type == SIMT_UNSIGNED || type == SIMT_FLOAT ? 4 : 8;
-    touch(address, nbytes, (uint64_t)(uintptr_t)__builtin_return_address(0),
+    touch(address, nbytes, operation == SIMT_CAS ? &expected : nullptr, (uint64_t)(uintptr_t)__builtin_return_address(0),
           simt::Site{file, line});
     switch (type) {
         case SIMT_INT: return integer<int32_t>(operation, address, value, expected);

@@ -1,5 +1,5 @@
 // Where threads wait for each other: the barrier of a block, the operations of a warp.
-#include "machine.h"
+#include "shadow.h"
 
 #include <stdarg.h>
 
@@ -111,6 +111,7 @@ void add_ranges(Text& text, const Thread& like) {
 }  // namespace
 
 void exit_thread(Thread* thread) {
+    if (machine.checked) shadow_settle_reads(thread);
     machine.alive--;
     thread->state = State::kDone;
     int warp = thread->id / kWarp;

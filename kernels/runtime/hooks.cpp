@@ -25,12 +25,6 @@ inline void check(const void* address, size_t nbytes, simt::Access access, uint6
     simt::check_access(address, nbytes, access, pc, simt::Site{});
 }
 
-// A thread that watches a flag lets the others run now and then.
-inline void take_turns() {
-    if (simt::machine.current == nullptr || ++simt::machine.current->atomics <= 64) return;
-    simt::suspend(simt::State::kReady);
-}
-
 struct SourceLocation {
     const char* file;
     uint32_t line, column;
@@ -45,8 +39,8 @@ using simt::Access;
     void __tsan_read##nbytes(void* a) { check(a, nbytes, Access::kRead, PC); }             \
     void __tsan_write##nbytes(void* a) { check(a, nbytes, Access::kWrite, PC); }           \
     void __tsan_volatile_read##nbytes(void* a) {                                           \
+        simt::take_turns();                                                                \
         check(a, nbytes, Access::kVolatileRead, PC);                                       \
-        take_turns();                                                                      \
     }                                                                                      \
     void __tsan_volatile_write##nbytes(void* a) {                                          \
         check(a, nbytes, Access::kVolatileWrite, PC);                                      \

@@ -99,6 +99,7 @@ void run_block() {
                 thread.state = State::kReady;
                 thread.fence = thread.block_fence = Fence{};
                 thread.fence_told = 0;
+                thread.earlies = 0;
             }
     for (int warp = 0; m.checked && warp * kWarp < m.threads; warp++)
         memset(&m.warp[warp], 0, sizeof(WarpClock));
@@ -255,6 +256,16 @@ void suspend(State why) {
     simt_switch(&thread->sp, machine.scheduler_sp);
 }
 
+void take_turns() {
+    Thread* thread = machine.current;
+    if (thread == nullptr) return;
+    machine.dice = machine.dice * 1664525u + 1013904223u;
+    bool may = machine.launch->order != 0 && (machine.dice >> 28) < 5;
+    if (++thread->atomics <= 64 && !may) return;
+    thread->atomics = 0;
+    suspend(State::kReady);
+}
+
 bool on_current_stack(const void* address) {
     const char* low = machine.current->stack;
     return (const char*)address >= low && (const char*)address < low + kStack;
@@ -314,6 +325,7 @@ __attribute__((visibility("default"))) int simt_launch(const SimtLaunch* launch,
     m.checked = simt_checked != 0;
     m.failed = false;
     m.atomics = false;
+    m.dice = launch->order;
     m.current = nullptr;
     m.grid = uint3{launch->grid[0], launch->grid[1], launch->grid[2]};
     m.block = uint3{launch->block[0], launch->block[1], launch->block[2]};

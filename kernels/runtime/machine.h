@@ -30,6 +30,17 @@ struct Fence {
     uint32_t time, barrier, warp;
 };
 
+struct Region;
+// A read of what others change by atomics at the same time: a race, but where atomicCAS follows.
+struct EarlyRead {
+    const Region* region;
+    size_t cell, cells;
+    uint64_t pc;
+    uint32_t other_time, other_pc;
+    uint16_t other;
+};
+constexpr int kEarlyReads = 4;
+
 struct Thread {
     void* sp;
     char* stack;  // nullptr before the first and after the last instruction
@@ -39,6 +50,8 @@ struct Thread {
     int atomics;  // since it was resumed; spinning threads let others run
     Fence fence, block_fence;  // the last ones for the grid and for the block; time 0: none yet
     uint32_t fence_story, fence_told;  // what the first of them was last passed on by, and when
+    EarlyRead early[kEarlyReads];
+    int earlies;
     // Why it is suspended:
     Site site;
     const char* operation;
@@ -80,6 +93,7 @@ struct Machine {
     Site last_barrier_site;  // line 0: none in this block
     WarpClock warp[kMaxThreads / kWarp];
     bool atomics;  // of the launch, on global memory
+    uint32_t dice;
 };
 
 extern Machine machine;
@@ -99,6 +113,9 @@ const char* thread_name(int id);
 const char* block_name(uint64_t number);
 // Switch to the scheduler; comes back when this thread is ready again.
 void suspend(State why);
+// Before an atomic: a thread that spins lets the others run now and then, and in another order of
+// the launch any thread may.
+void take_turns();
 
 // memory.cpp and shadow.cpp
 void memory_begin_launch();
@@ -107,7 +124,8 @@ void memory_end_phase();          // at a barrier that completes and at the end 
 void memory_end_launch(bool ok);  // copies results back, reports what was never written
 void memory_note_fault();         // a fault: is an earlier uninitialised read its real cause?
 
-enum class Access { kRead, kWrite, kAtomic, kVolatileRead, kVolatileWrite };
+// kCompare: what atomicCAS finds; that it then changes it is an access of its own.
+enum class Access { kRead, kWrite, kAtomic, kVolatileRead, kVolatileWrite, kCompare };
 void check_access(const void* address, size_t nbytes, Access access, uint64_t pc, Site site);
 // "logits[7]": the element of a tensor that lies there; nullptr when none does.
 const char* element_at(const void* address);

@@ -11,7 +11,7 @@ namespace simt {
 namespace {
 
 constexpr uint32_t kNone = ~0u;
-constexpr size_t kMostEvents = 4u << 20;  // past it nothing is held against anybody
+constexpr size_t kMostEvents = 4u << 20;  // past it all is forgotten, and what came before forgiven
 
 // How far into the story of an address somebody has read.
 struct Known {
@@ -32,7 +32,7 @@ template <typename T> struct List {
     size_t count, capacity;
     T& add(const T& item) {
         if (count == capacity) {
-            capacity = capacity == 0 ? 64 : 2 * capacity;
+            capacity = capacity == 0 ? 2 : 2 * capacity;
             items = (T*)realloc(items, capacity * sizeof(T));
             if (items == nullptr) abort();
         }
@@ -66,7 +66,7 @@ uint32_t* table;  // of stories, by address
 size_t table_size;
 size_t events;
 uint32_t searches;
-bool too_much;
+uint32_t forgiven;  // accesses up to here are in order with all that follow
 
 size_t place_of(const void* address, uint32_t block_start) {
     uint64_t key = (uint64_t)(uintptr_t)address * 0x9e3779b97f4a7c15u;
@@ -189,7 +189,7 @@ void pass_on(Story& story, const Thread* thread, const Fence& fence, bool whole_
 void order_begin_launch() {
     for (size_t i = 0; i < stories.count; i++) free(stories.items[i].events.items);
     stories.count = passed_on.count = events = 0;
-    too_much = false;
+    forgiven = 0;
     if (table_size > 0) memset(table, 0xff, table_size * sizeof(uint32_t));
 }
 
@@ -214,7 +214,9 @@ void order_meet(const void* address, bool changes, bool shared) {
     if (length > 0) learn(which, length);
     if (!passes) return;
     if (events > kMostEvents || passed_on.count > kMostEvents) {
-        too_much = true;
+        order_begin_launch();
+        order_begin_block();
+        forgiven = machine.now;
         return;
     }
     uint32_t begin = (uint32_t)passed_on.count;
@@ -230,21 +232,22 @@ void order_meet(const void* address, bool changes, bool shared) {
     pass_on(story, thread, thread->block_fence, thread->block_fence.time == thread->fence.time,
             others);
     // All write, all fence, and after a barrier one of them changes the ticket for all.
-    if (thread->fence.barrier < machine.last_barrier || thread->id % kWarp == 0)
-        for (int i = 0; i < machine.threads; i++) {
-            Thread& other = machine.thread[i];
-            bool old = other.fence_story == which && other.fence_told == other.fence.time;
-            if (other.fence.time == 0 || old || &other == thread || !settled(i, other.fence.time))
-                continue;
-            other.fence_story = which;
-            other.fence_told = other.fence.time;
-            pass_on(story, &other, Fence{other.fence.time, 0, 0}, true, Known{0, 0});
-        }
+    bool all = thread->fence.barrier < machine.last_barrier;
+    int low = all ? 0 : thread->id / kWarp * kWarp, high = all ? machine.threads : low + kWarp;
+    for (int i = low; i < high && i < machine.threads; i++) {
+        Thread& other = machine.thread[i];
+        bool old = other.fence_story == which && other.fence_told == other.fence.time;
+        if (other.fence.time == 0 || old || &other == thread || !settled(i, other.fence.time))
+            continue;
+        other.fence_story = which;
+        other.fence_told = other.fence.time;
+        pass_on(story, &other, Fence{other.fence.time, 0, 0}, true, Known{0, 0});
+    }
     learn(which, (uint32_t)story.events.count);
 }
 
 bool order_covers(uint16_t other, uint32_t time, uint32_t block_start) {
-    if (too_much) return true;
+    if (time <= forgiven) return true;
     if (lessons.count == 0) return false;
     searches++;
     return any_lesson([=](uint32_t story, uint32_t length) {

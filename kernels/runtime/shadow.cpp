@@ -9,6 +9,8 @@
 
 #include "order.h"
 
+extern "C" const int simt_knows_volatile __attribute__((visibility("default")));
+
 namespace simt {
 namespace {
 
@@ -31,7 +33,7 @@ struct PendingWrite {
     const Region* region;
     char* address;
     size_t nbytes;
-    char before[16];
+    char before[256];
     uint16_t other;
     uint32_t other_time, other_pc;
     uint64_t pc;
@@ -121,17 +123,86 @@ void settle_pending_write() {
              other_block ? "" : after_barrier());
 }
 
-void note_write(const Region& region, Cell& cell, uint16_t me, uint64_t pc, bool atomic) {
-    cell.write_time = machine.now;
-    cell.write_pc = (uint32_t)(pc - 1 - module_base());
-    cell.writer = me;
-    cell.flags = (uint16_t)(kWritten | (atomic ? kAtomicWrite | (cell.flags & kWatched) : 0));
-    (void)region;
-}
-
 bool holds_value(const Region& region, const Cell& cell) {
     if (region.shared) return cell.write_time >= machine.block_start;
     return region.role != SIMT_ROLE_OUT || (cell.flags & kWritten);
+}
+
+// A read that meets what another thread changes by atomics: perhaps atomicCAS comes after it.
+bool put_off(Thread* reader, const Region& region, size_t cell, uint64_t pc, uint16_t other,
+             uint32_t time, uint32_t other_pc) {
+    if (reader->state == State::kDone) return false;
+    for (int i = 0; i < reader->earlies; i++) {
+        EarlyRead& early = reader->early[i];
+        if (early.region != &region || early.pc != pc) continue;
+        if (cell >= early.cell && cell < early.cell + early.cells) return true;
+        if (cell != early.cell + early.cells) continue;
+        early.cells++;
+        return true;
+    }
+    if (reader->earlies == kEarlyReads) return false;
+    reader->early[reader->earlies++] = {&region, cell, 1, pc, time, other_pc, other};
+    return true;
+}
+
+// The running thread compares what lies there: its earlier reads of it were only a first guess.
+void forget_reads(const Region& region, Cell& cell, size_t index) {
+    Thread* thread = machine.current;
+    for (int i = 0; i < kReaders; i++)
+        if (cell.reader[i] == thread->id && cell.read_time[i] >= machine.block_start)
+            cell.read_time[i] = 0;
+    for (int i = thread->earlies - 1; i >= 0; i--) {
+        const EarlyRead& early = thread->early[i];
+        if (early.region == &region && index >= early.cell && index < early.cell + early.cells)
+            thread->early[i] = thread->early[--thread->earlies];
+    }
+}
+
+void note_read(Cell& cell, bool watched, uint32_t pc) {
+    uint16_t me = machine.current->id;
+    auto move = [&cell](int from, int to) {
+        cell.reader[to] = cell.reader[from];
+        cell.read_time[to] = cell.read_time[from];
+        cell.read_pc[to] = cell.read_pc[from];
+        bool bit = cell.flags & (kWatched << from);
+        cell.flags = (uint16_t)((cell.flags & ~(kWatched << to)) | (bit ? kWatched << to : 0));
+    };
+    for (int i = 0; i < 2; i++)
+        if (cell.read_time[i] != 0 && cell.read_time[i] < machine.block_start) {
+            move(i, 2);
+            cell.read_time[i] = 0;
+        }
+    if (cell.reader[0] != me && cell.read_time[0] != 0) move(0, 1);
+    cell.reader[0] = me;
+    cell.read_time[0] = machine.now;
+    cell.read_pc[0] = pc;
+    cell.flags = (uint16_t)((cell.flags & ~kWatched) | (watched ? kWatched : 0));
+}
+
+void touch_read(const Region& region, size_t index, Cell& cell, Access access, uint64_t pc,
+                bool alone) {
+    size_t offset = index << region.shift;
+    bool atomics = cell.flags & kAtomicWrite;
+    // Beside atomics, a volatile read is how a flag is watched. Some compilers do not tell which
+    // reads are: with them, any read of what another block has changed so.
+    bool watches = access != Access::kRead;
+    bool watched = atomics && (watches || (!simt_knows_volatile &&
+                                           cell.write_time < machine.block_start));
+    if (alone && !watched) {
+        bool later = atomics && put_off(machine.current, region, index, pc, cell.writer,
+                                        cell.write_time, cell.write_pc);
+        if (!later)
+            report_race(region, offset, access, pc, atomics ? "atomically changed" : "wrote",
+                        cell.writer, cell.write_time, cell.write_pc);
+    }
+    if (!alone && access == Access::kRead && !region.shared &&
+        concurrent(region, cell.adder, cell.add_time))
+        report_race(region, offset, access, pc, "atomically changed", cell.adder, cell.add_time,
+                    cell.add_pc);
+    if (!holds_value(region, cell) && pending_read.region == nullptr)
+        pending_read = {&region, index, machine.current, pc};
+    note_read(cell, watches, (uint32_t)(pc - 1 - module_base()));
+    if (atomics) order_meet(region.base + offset, false, region.shared);
 }
 
 void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
@@ -140,51 +211,36 @@ void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
     uint16_t me = machine.current->id;
     uint32_t short_pc = (uint32_t)(pc - 1 - module_base());
     bool stale = region.shared && cell.write_time < machine.block_start;
-    bool written_alone = !stale && concurrent(region, cell.writer, cell.write_time);
-    bool is_volatile = access == Access::kVolatileRead || access == Access::kVolatileWrite;
-    if (access == Access::kRead || access == Access::kVolatileRead) {
-        // A plain read beside another block's atomics is how flags are watched.
-        bool watched = (cell.flags & kAtomicWrite) &&
-                       (cell.write_time < machine.block_start || (is_volatile && !region.shared));
-        if (written_alone && !watched)
-            report_race(region, offset, access, pc,
-                        cell.flags & kAtomicWrite ? "atomically changed" : "wrote", cell.writer,
-                        cell.write_time, cell.write_pc);
-        if (!holds_value(region, cell) && pending_read.region == nullptr)
-            pending_read = {&region, index, machine.current, pc};
-        if (cell.reader != me && cell.read_time != 0) {
-            cell.reader2 = cell.reader;
-            cell.read2_time = cell.read_time;
-            cell.read2_pc = cell.read_pc;
-        }
-        cell.reader = me;
-        cell.read_time = machine.now;
-        cell.read_pc = short_pc;
-        cell.flags = (uint16_t)(is_volatile ? cell.flags | kWatched : cell.flags & ~kWatched);
-        if ((cell.flags & kAtomicWrite) && !region.shared)
-            order_meet(region.base + (index << region.shift), false, false);
+    bool alone = !stale && concurrent(region, cell.writer, cell.write_time);
+    if (access == Access::kCompare) forget_reads(region, cell, index);
+    if (access != Access::kWrite && access != Access::kAtomic &&
+        access != Access::kVolatileWrite) {
+        touch_read(region, index, cell, access, pc, alone);
         return;
     }
-    // After a fence, a volatile write of global memory is how a flag is set.
-    bool flag = access == Access::kVolatileWrite && !region.shared &&
-                machine.current->block_fence.time != 0;
-    bool atomic = access == Access::kAtomic || flag;
+    // A volatile write is how a flag is set; one of shared memory without a fence is how warps
+    // were hoped to keep in step.
+    bool flag = access == Access::kVolatileWrite &&
+                (!region.shared || machine.current->block_fence.time != 0);
+    bool atomic = access == Access::kAtomic;
     if (region.role == SIMT_ROLE_IN && !region.shared)
         fail(SIMT_READ_ONLY, pc, Site{}, "%s %s at {0}, an input that must stay as it is",
              verb(access), element_name(region, offset));
-    struct { uint32_t time; uint16_t id; uint32_t pc; } readers[] = {
-        {cell.read_time, cell.reader, cell.read_pc},
-        {cell.read2_time, cell.reader2, cell.read2_pc},
-    };
-    // Who looks at a flag reads it while it is set.
-    for (auto& reader : readers)
-        if (!(atomic && (cell.flags & kWatched)) && concurrent(region, reader.id, reader.time))
-            report_race(region, offset, access, pc, "read", reader.id, reader.time, reader.pc);
-    if (written_alone && !(atomic && (cell.flags & kAtomicWrite))) {
-        if (atomic || (cell.flags & kAtomicWrite))
-            report_race(region, offset, access, pc,
-                        cell.flags & kAtomicWrite ? "atomically changed" : "wrote", cell.writer,
-                        cell.write_time, cell.write_pc);
+    for (int i = 0; i < kReaders; i++) {
+        bool watched = (atomic || flag) && (cell.flags & (kWatched << i));
+        if (watched || !concurrent(region, cell.reader[i], cell.read_time[i])) continue;
+        bool later = atomic && cell.read_time[i] >= machine.block_start &&
+                     put_off(&machine.thread[cell.reader[i]], region, index,
+                             cell.read_pc[i] + 1 + module_base(), me, machine.now, short_pc);
+        if (!later)
+            report_race(region, offset, access, pc, "read", cell.reader[i], cell.read_time[i],
+                        cell.read_pc[i]);
+    }
+    bool after_atomics = cell.flags & kAtomicWrite;
+    if (alone && !(atomic && after_atomics)) {
+        if (atomic || (after_atomics && !flag))
+            report_race(region, offset, access, pc, after_atomics ? "atomically changed" : "wrote",
+                        cell.writer, cell.write_time, cell.write_pc);
         PendingWrite& p = pending_write;
         char* address = region.base + (index << region.shift);
         size_t width = (size_t)1 << region.shift;
@@ -199,11 +255,22 @@ void touch(const Region& region, size_t offset, Access access, uint64_t pc) {
             memcpy(p.before, address, width);
         }
     }
-    if (access == Access::kAtomic && !holds_value(region, cell) && pending_read.region == nullptr)
+    if (atomic && !holds_value(region, cell) && pending_read.region == nullptr)
         pending_read = {&region, index, machine.current, pc};
     if (atomic && !region.shared) machine.atomics = true;
-    note_write(region, cell, me, pc, atomic);
-    if (flag) order_meet(region.base + (index << region.shift), true, false);
+    if (!atomic) {
+        cell.add_time = 0;
+    } else if (after_atomics && cell.write_time < machine.block_start) {
+        cell.add_time = cell.write_time;
+        cell.add_pc = cell.write_pc;
+        cell.adder = cell.writer;
+    }
+    cell.write_time = machine.now;
+    cell.write_pc = short_pc;
+    cell.writer = me;
+    uint16_t kept = atomic || flag ? (uint16_t)(cell.flags & (kWatched * 7)) : (uint16_t)0;
+    cell.flags = (uint16_t)(kept | kWritten | (atomic || flag ? kAtomicWrite : 0));
+    if (flag) order_meet(region.base + (index << region.shift), true, region.shared);
 }
 
 }  // namespace
@@ -226,6 +293,7 @@ const char* verb(Access access) {
     switch (access) {
         case Access::kRead:
         case Access::kVolatileRead: return "reads";
+        case Access::kCompare:
         case Access::kAtomic: return "atomically changes";
         default: return "writes";
     }
@@ -266,8 +334,19 @@ void memory_note_fault() {
              read.region->shared ? " in this block" : "");
 }
 
+void shadow_settle_reads(Thread* thread) {
+    if (thread->earlies == 0) return;
+    EarlyRead early = thread->early[0];
+    thread->earlies = 0;
+    machine.current = thread;
+    shadow_settle();
+    report_race(*early.region, early.cell << early.region->shift, Access::kRead, early.pc,
+                "atomically changed", early.other, early.other_time, early.other_pc);
+}
+
 void memory_end_phase() {
     shadow_settle();
+    for (int i = 0; i < machine.threads; i++) shadow_settle_reads(&machine.thread[i]);
     memory_note_fault();
 }
 

@@ -5,13 +5,15 @@
 
 namespace simt {
 
-// Flags of a cell. kWatched: its last readers were volatile, as those of a flag are.
-constexpr uint8_t kWritten = 1, kAtomicWrite = 2, kWatched = 4;
+// Flags of a cell. kWatched: a reader was volatile, as those of a flag are; one bit for each.
+constexpr uint16_t kWritten = 1, kAtomicWrite = 2, kWatched = 4;
+constexpr int kReaders = 3;  // two of the last block that reads it, and one of blocks before
 
 struct Cell {
-    uint32_t write_time, read_time, read2_time;
-    uint32_t write_pc, read_pc, read2_pc;  // relative to the module; 0: written by the host
-    uint16_t writer, reader, reader2;
+    uint32_t write_time, write_pc;  // relative to the module; 0: written by the host
+    uint32_t add_time, add_pc;  // of the last atomic of a block before, where later ones followed
+    uint32_t read_time[kReaders], read_pc[kReaders];
+    uint16_t writer, adder, reader[kReaders];
     uint16_t flags;
 };
 
@@ -38,5 +40,8 @@ void shadow_begin_block();
 void shadow_touch(const Region& region, size_t offset, size_t nbytes, Access access, uint64_t pc);
 // Before the next access: did a write that met another thread's change its value?
 void shadow_settle();
+// The thread waits at a barrier or ends: was a read that met atomics the first of a loop around
+// atomicCAS, which reads again?
+void shadow_settle_reads(Thread* thread);
 
 }  // namespace simt

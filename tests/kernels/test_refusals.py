@@ -45,6 +45,15 @@ def _refused(folder: Path, text: str, **headers: str) -> str:
         ("#ifdef __has_feature\n#endif", "__has_feature"),
         ("float* own = (float*)malloc(4);", "malloc"),
         ("float* own = new float[4];", "new"),
+        ("#ifdef __has_extension\n#endif", "__has_extension"),
+        ('# 1 "x.h" 1 3', "# 1"),
+        ('/* */ %: \\\n7 "/usr/include/x.h" 3', "%: 7"),
+        ('#line 9 "x.h"', "#line"),
+        ("#pragma GCC system_header", "system_header"),
+        ("const char32_t q = U'\"'; asm(\"nop\"); const char32_t r = U'\"';", "asm"),
+        ("const wchar_t q = L'\"'; asm(\"nop\"); const char r = u8'\"';", "asm"),
+        ("extern const int simt_checked;", "simt_checked"),
+        ("#define J(a, b) a##b\nextern const int J(sim, t_checked);", "simt_checked"),
     ],
 )
 def test_words_that_switch_checks_off(tmp_path: Path, line: str, word: str) -> None:
