@@ -247,7 +247,7 @@ def _note_variables(made: Path, file: Path) -> None:
     """Write down which variables are the student's, before the runtime's join them."""
     launch = ("simt_", "_ZGV")  # what `_unit` adds, and guards of the compiler's
     names = [each.name for each in elf.variables(made) if not each.name.startswith(launch)]
-    file.write_text("".join(f"{name}\n" for name in names))
+    file.write_text("\n".join(names) + "\n")  # never empty: such files do not travel
 
 
 def _tidy(message: str, unit: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -159,6 +160,26 @@ def test_an_honest_solution_is_confirmed(usable: None, tmp_path: Path) -> None:
     assert {task["status"] for task in tasks.values()} == {"passed"}
     metrics = [check["metrics"] for task in tasks.values() for check in task["checks"]]
     assert sum(each.get("brokered_worlds", 0) for each in metrics) > 3
+
+
+def test_kernels_are_built_and_launched_in_the_sandbox(usable: None, tmp_path: Path) -> None:
+    """With a variable of the file's own and without: what a build leaves differs."""
+    for name in ("reference", "own"):
+        folder = tmp_path / name
+        (folder / "a1_collectives").mkdir(parents=True)
+        shutil.copytree(ROOT / "reference" / "a2_ring_all_reduce", folder / "a2_ring_all_reduce")
+    file = folder / "a2_ring_all_reduce" / "kernels.cu"
+    text = file.read_text(encoding="utf-8")
+    begin = "    // BEGIN SOLUTION\n"
+    assert text.count(begin) >= 1
+    head, _, rest = text.rpartition(begin)
+    file.write_text(
+        f"__device__ int launches;\n{head}{begin}    atomicAdd(&launches, 1);\n{rest}",
+        encoding="utf-8",
+    )
+    for name in ("reference", "own"):
+        task = graded(tmp_path / name, "a2.reduce_add", "--sandbox")["a2.reduce_add"]
+        assert task["points"] == task["max_points"] > 0, (name, task)
 
 
 @pytest.mark.parametrize(
